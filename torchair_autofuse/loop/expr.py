@@ -1,0 +1,140 @@
+"""Symbolic sizes. A plain integer stays a plain ``int``; sympy is used only for what is symbolic, and cached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Union
+
+import sympy
+
+Expr = Union[int, sympy.Expr]
+"""A size: an int, or a sympy expression over symbols made by :func:`symbol` with + - * // and Mod, Min, Max."""
+
+
+@lru_cache(maxsize=None)
+def symbol(name: str) -> sympy.Symbol:
+    """The non-negative integer symbol called ``name`` (one object per name)."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def simplify(e: Any) -> Expr:
+    """``e`` in canonical form: expanded, and an int where it is a constant. Raises TypeError for a non-integer."""
+    if isinstance(e, bool):
+        raise TypeError(f"not a size: {e!r}")
+    if isinstance(e, int):
+        return e
+    return _simplify(sympy.sympify(e))
+
+
+@lru_cache(maxsize=65536)
+def _simplify(e: sympy.Expr) -> Expr:
+    e = sympy.expand(e)
+    if e.is_Integer:
+        return int(e)
+    if e.is_number:
+        raise TypeError(f"not an integer size: {e}")
+    return e
+
+
+def add(*es: Expr) -> Expr:
+    total = sum(e for e in es if isinstance(e, int))
+    rest = [e for e in es if not isinstance(e, int)]
+    return total if not rest else _simplify(sympy.Add(total, *rest))
+
+
+def mul(*es: Expr) -> Expr:
+    total = 1
+    rest = []
+    for e in es:
+        if isinstance(e, int):
+            total *= e
+        else:
+            rest.append(e)
+    return total if not rest or total == 0 else _simplify(sympy.Mul(total, *rest))
+
+
+def product(es: Iterable[Expr]) -> Expr:
+    return mul(*es)
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    """floor(a / b), b > 0. Exact quotients are recognised."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    q = quotient(a, b)
+    return q if q is not None else _simplify(sympy.floor(sympy.sympify(a) / b))
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    return simplify(sympy.Mod(a, b))
+
+
+def ceildiv(a: Expr, b: Expr) -> Expr:
+    """ceil(a / b), b > 0."""
+    return floordiv(add(a, b, -1), b)
+
+
+@lru_cache(maxsize=65536)
+def quotient(a: Expr, b: Expr) -> Expr | None:
+    """a / b when it is known to be an integer polynomial, else None."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b != 0 and a % b == 0 else None
+    if b == 1:
+        return a
+    if b == 0 or a == 0:
+        return None
+    q = sympy.cancel(sympy.sympify(a) / sympy.sympify(b))
+    numer, denom = sympy.fraction(q)
+    if denom != 1:
+        return None
+    if any(not c.is_Integer for c in sympy.Poly(numer, *sorted(numer.free_symbols, key=str)).coeffs()) if numer.free_symbols else not numer.is_Integer:
+        return None
+    return _simplify(q)
+
+
+def equal(a: Expr, b: Expr) -> bool:
+    """True only if the two are known to be equal for every value of the symbols."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return a == b or simplify(sympy.sympify(a) - b) == 0
+
+
+def free_symbols(e: Expr) -> frozenset[str]:
+    return frozenset() if isinstance(e, int) else frozenset(s.name for s in e.free_symbols)
+
+
+def evaluate(e: Expr, values: dict[str, int]) -> int:
+    """The value of ``e`` with every symbol bound. Raises KeyError naming a symbol that is not."""
+    if isinstance(e, int):
+        return e
+    for name in sorted(free_symbols(e)):
+        if name not in values:
+            raise KeyError(f"no value for symbol {name}")
+    return int(e.subs({s: values[s.name] for s in e.free_symbols}))
+
+
+def to_str(e: Expr) -> str:
+    """Text that :func:`parse` reads back, e.g. ``64*s0 + 3``, ``floor(s0/2)``, ``Mod(s0, 8)``."""
+    return str(e)
+
+
+_TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_FUNCTIONS: dict[str, Any] = {"floor": sympy.floor, "Mod": sympy.Mod, "Min": sympy.Min, "Max": sympy.Max}
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str) -> Expr:
+    """The expression that :func:`to_str` printed. Raises ValueError for anything else (nothing is executed)."""
+    if len(text) > 4096 or not re.fullmatch(r"[A-Za-z_0-9+\-*/(), ]+", text):
+        raise ValueError(f"not a size expression: {text[:80]!r}")
+    names = {t: _FUNCTIONS[t] if t in _FUNCTIONS else symbol(t) for t in _TOKEN.findall(text)}
+    if any("__" in t for t in names):
+        raise ValueError(f"not a size expression: {text[:80]!r}")
+    try:
+        return simplify(sympy.parse_expr(text, local_dict=names, global_dict={"Integer": sympy.Integer, "Rational": sympy.Rational}))
+    except Exception as error:
+        raise ValueError(f"not a size expression: {text[:80]!r}") from error
