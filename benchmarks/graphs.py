@@ -1,0 +1,33 @@
+"""The captured GE graphs in benchmarks/data/graphs: serialized ModelDefs, manifests and true run-time shapes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "data" / "graphs"
+
+
+def names(mode: str | None = None, *, gaps: bool = True) -> list[str]:
+    """Graph names, sorted; ``mode``: "static", "dynamic" or None for both; ``gaps=False`` leaves out graphs with mock ops."""
+    return [n for n, m in sorted(manifests().items()) if mode in (None, m["mode"]) and (gaps or not m["fallback_ops"])]
+
+
+def model_def(name: str) -> bytes:
+    """The serialized ModelDef of a graph."""
+    return gzip.decompress((FOLDER / f"{name}.pb.gz").read_bytes())
+
+
+@lru_cache(maxsize=None)
+def manifests() -> dict[str, dict[str, Any]]:
+    """name -> what was recorded at capture: inputs, run inputs, options, symbolic dims (``h1``), ..."""
+    return json.loads(gzip.decompress((FOLDER / "manifests.json.gz").read_bytes()))
+
+
+@lru_cache(maxsize=None)
+def shapes() -> dict[str, dict[str, tuple[list[int], str]]]:
+    """name -> {"op:index": (shape, torch dtype name)} as seen at run time."""
+    return json.loads(gzip.decompress((FOLDER / "shapes.json.gz").read_bytes()))

@@ -1,0 +1,114 @@
+"""How GE ops become loop IR: one ``Rule`` per op type, registered by the family files beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchair_autofuse.dtypes import BF16, F16, F32, DType
+from torchair_autofuse.ge.graph import Node, TensorInfo
+from torchair_autofuse.messages import Reason
+
+
+@dataclass(frozen=True)
+class OpView:
+    """A GE node with what inference knows of its tensors. All infos have dtype and shape when a rule sees them."""
+
+    node: Node
+    inputs: tuple[TensorInfo | None, ...]  # None: absent optional input
+    outputs: tuple[TensorInfo, ...]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return self.node.attrs.get(name, default)
+
+    def dtype(self, i: int) -> DType:
+        """dtype of input ``i``; call only for inputs that are present and known."""
+        info = self.inputs[i]
+        assert info is not None and info.dtype is not None
+        return info.dtype
+
+    def out_dtype(self, i: int = 0) -> DType:
+        dtype = self.outputs[i].dtype
+        assert dtype is not None
+        return dtype
+
+    def scalar(self, i: int) -> int | float | bool | None:
+        """The value of input ``i`` if it is a known constant with one element, else None."""
+        info = self.inputs[i] if i < len(self.inputs) else None
+        if info is None or info.value is None or len(info.value) != 1:
+            return None
+        value = info.value[0]
+        return value if isinstance(value, (int, float, bool)) else None
+
+    def ints(self, i: int) -> tuple[Any, ...] | None:
+        """The elements of small integer input ``i`` (ints or sympy expressions), or None if unknown."""
+        info = self.inputs[i] if i < len(self.inputs) else None
+        return None if info is None else info.value
+
+
+@dataclass(frozen=True)
+class Val:
+    """An SSA value under construction: its name in the kernel and its dtype."""
+
+    name: str
+    dtype: DType
+
+
+class Emitter:
+    """What a rule may emit. Implemented by lower.build; equal nodes are shared (hash-consed)."""
+
+    def op(self, name: str, *args: Val) -> Val:
+        """A Pointwise of loop.ops; the dtype follows from the op and its arguments."""
+        raise NotImplementedError
+
+    def const(self, value: float | int | bool, dtype: DType = F32) -> Val:
+        raise NotImplementedError
+
+    def cast(self, value: Val, dtype: DType, mode: str = "rint") -> Val:
+        """A conversion; the value itself when it has that dtype already."""
+        raise NotImplementedError
+
+
+def compute_dtype(dtype: DType) -> DType:
+    """The type arithmetic on ``dtype`` is done in: fp16 and bf16 are raised to fp32 (docs/numerics.md)."""
+    return F32 if dtype in (F16, BF16) else dtype
+
+
+Check = Callable[[OpView], "Reason | None"]
+Emit = Callable[[Emitter, OpView, Sequence["Val | None"]], Sequence[Val]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one GE op type is lowered.
+
+    ``kind``: "pointwise" (inputs broadcast against each other by numpy's rule; every output has the broadcast shape) or
+    "view" (the one data input is re-indexed; ``view`` names which: "reshape", "broadcast"). ``data_inputs`` are the
+    positions that are tensors of the computation; other inputs (shapes, axes) must be known constants and are read
+    through ``OpView``. ``check`` returns why this node cannot be lowered, or None. ``emit`` gets the data inputs in
+    their compute dtype (fp16/bf16 already raised to f32) and returns one value per output in the compute dtype of that
+    output; narrowing to the GE dtype, where it is visible, is the builder's work. ``predicate`` marks ops whose low
+    precision inputs must be rounded before use (comparisons, conditions). ``rounds`` marks ops whose result is already
+    rounded to the output dtype (explicit narrowing Cast).
+    """
+
+    type: str
+    kind: str
+    check: Check
+    emit: Emit | None = None
+    data_inputs: tuple[int, ...] | None = None  # None: all present inputs
+    view: str = ""
+    predicate: bool = False
+    rounds: bool = False
+
+
+RULES: dict[str, Rule] = {}
+
+
+def register(rule: Rule) -> Rule:
+    """Adds a rule. Raises ValueError if the type has one already."""
+    if rule.type in RULES:
+        raise ValueError(f"two lowering rules for {rule.type}")
+    RULES[rule.type] = rule
+    return rule
