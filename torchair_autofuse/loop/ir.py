@@ -21,7 +21,7 @@ Strides = tuple[tuple[str, Expr], ...]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbolic size and where it comes from: dim ``dim`` of input parameter ``param``, floor-divided by ``divisor``."""
+    """A symbolic size and its source: dim ``dim`` of input parameter ``param``, floor-divided by ``divisor``."""
 
     name: str
     param: str
@@ -39,7 +39,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Param:
-    """A dense row-major tensor in global memory. ``kind``: "input" or "output". ``space``: "gm" ("tile" is reserved)."""
+    """A dense row-major tensor in memory. ``kind``: "input" or "output"; ``space``: "gm" ("tile" is reserved)."""
 
     name: str
     dtype: DType
@@ -50,7 +50,7 @@ class Param:
 
 @dataclass(frozen=True)
 class Load:
-    """``param[offset + sum(stride * axis)]``: flattened affine index in elements. ``indices`` is reserved for gather."""
+    """``param[offset + sum(stride * axis)]``: flattened affine index in elements. ``indices``: reserved for gather."""
 
     name: str
     param: str
@@ -61,14 +61,26 @@ class Load:
     origin: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Const:
-    """A scalar; ``value`` is a float, int or bool of ``dtype`` (for floats already rounded to it)."""
+    """A scalar; ``value`` is a float, int or bool of ``dtype`` (for floats already rounded to it).
+
+    Two are equal when they print alike: NaN equals NaN, and 0.0 differs from -0.0.
+    """
 
     name: str
     value: float | int | bool
     dtype: DType
     origin: tuple[str, ...] = field(default=(), compare=False)
+
+    def _key(self) -> tuple[str, str, DType]:
+        return self.name, repr(self.value), self.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Const) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Reduce:
-    """``combiner`` of loop.ops over ``axes``; defines one value per component of the combiner, ``names`` in its order."""
+    """``combiner`` of loop.ops over ``axes``; defines one value per component of the combiner, ``names`` in order."""
 
     names: tuple[str, ...]
     combiner: str
@@ -118,7 +130,11 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Store:
-    """``param[offset + sum(stride * axis)] = value`` for every point of the value's domain."""
+    """``param[offset + sum(stride * axis)] = value`` for every point of the store's axes.
+
+    Its axes are those with a stride. They contain the value's domain (but for axes of size 1); a value that is defined
+    over fewer, such as the constant of a padding, is broadcast over the others.
+    """
 
     param: str
     strides: Strides

@@ -1,0 +1,97 @@
+"""Builds the SSA values of one nest: dtype checks, sharing of equal values, and the few exact simplifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchair_autofuse.dtypes import BOOL, F32, DType
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Cast, Const, Load, Pointwise, Strides, Value
+from torchair_autofuse.loop.ops import POINTWISE
+from torchair_autofuse.lower.registry import Emitter, Val
+
+
+class NestBuilder(Emitter):
+    """Collects values in definition order; equal nodes are shared (keyed by everything but their origin)."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.origin: tuple[str, ...] = ()
+        self._known: dict[tuple[object, ...], Val] = {}
+        self._defs: dict[str, Value] = {}
+        self._exact: dict[str, DType] = {}  # f32 values known to be representable in a half type
+
+    def load(self, param: str, strides: Strides, offset: Expr, dtype: DType) -> Val:
+        key = ("load", param, strides, offset)
+        return self._share(key, dtype, lambda name: Load(name, param, strides, offset, dtype, origin=self.origin))
+
+    def op(self, name: str, *args: Val) -> Val:
+        op = POINTWISE[name]
+        if len(args) != op.arity:
+            raise ValueError(f"{name} takes {op.arity} arguments, got {len(args)}")
+        operands = args[1:] if name == "select" else args
+        if len({a.dtype for a in operands}) != 1 or operands[0].dtype.kind not in op.kinds:
+            raise ValueError(f"{name} on {', '.join(str(a.dtype) for a in args)}: expected one type of {op.kinds}")
+        if operands[0].dtype.is_float and operands[0].dtype != F32:
+            raise ValueError(f"{name} on {operands[0].dtype}: float arithmetic is f32")
+        dtype = BOOL if op.result == "bool" else operands[0].dtype
+        names = tuple(a.name for a in args)
+        ordered = tuple(sorted(names)) if op.commutative else names
+        made = self._share(
+            ("op", name, ordered), dtype, lambda out: Pointwise(out, name, names, dtype, origin=self.origin)
+        )
+        if op.exact:
+            kinds = {self._exact.get(a.name) for a in operands}
+            exact = kinds.pop() if len(kinds) == 1 else None
+            if exact is not None:
+                self._exact.setdefault(made.name, exact)
+        return made
+
+    def const(self, value: float | int | bool, dtype: DType = F32) -> Val:
+        typed: float | int | bool
+        if dtype.is_float:
+            typed = float(dtype.numpy.type(value))
+        else:
+            typed = bool(value) if dtype == BOOL else int(value)
+        return self._share(
+            ("const", repr(typed), dtype), dtype, lambda name: Const(name, typed, dtype, origin=self.origin)
+        )
+
+    def cast(self, value: Val, dtype: DType, mode: str = "rint") -> Val:
+        if value.dtype == dtype:
+            return value
+        source = self._defs[value.name]
+        if (
+            isinstance(source, Cast)
+            and source.dtype == F32
+            and self._exact.get(value.name) == dtype
+            and self._dtype(source.arg) == dtype
+        ):
+            return Val(source.arg, dtype)  # narrowing what was just widened: the same bits
+        made = self._share(
+            ("cast", value.name, dtype, mode),
+            dtype,
+            lambda name: Cast(name, value.name, dtype, mode, origin=self.origin),
+        )
+        if dtype == F32 and value.dtype.is_float:
+            self._exact.setdefault(made.name, value.dtype)
+        return made
+
+    def is_exact(self, value: Val, dtype: DType) -> bool:
+        """Whether an f32 value is known to be representable in ``dtype``, so that rounding to it changes nothing."""
+        return self._exact.get(value.name) == dtype
+
+    def _dtype(self, name: str) -> DType:
+        value = self._defs[name]
+        assert not hasattr(value, "names")
+        return value.dtype  # type: ignore[union-attr]
+
+    def _share(self, key: tuple[object, ...], dtype: DType, make: Callable[[str], Value]) -> Val:
+        found = self._known.get(key)
+        if found is None:
+            found = Val(f"v{len(self.values)}", dtype)
+            value = make(found.name)
+            self.values.append(value)
+            self._defs[found.name] = value
+            self._known[key] = found
+        return found

@@ -1,0 +1,294 @@
+"""Iteration domain of a cluster: every tensor's dims as digits over shared atoms, grown node by node, with undo.
+
+A tensor dim is the row-major mixed-radix number of its *digits*; each digit is an atom, a loop dimension of symbolic
+size. Views only regroup digits: a reshape splits atoms into a common refinement, a broadcast leaves dims without
+digits. A tensor inside a cluster has exactly one map; a second, different one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.lower.registry import RULES, Rule
+from torchair_autofuse.messages import Reason
+
+Digits = tuple[int, ...]
+DimMap = tuple[Digits, ...]
+"""One tuple of atom ids per dim; a dim of size one, or one the value does not vary over, has none."""
+
+
+@dataclass
+class _Atom:
+    size: Expr
+    forward: Digits | None = None  # replaced by these atoms
+
+
+@dataclass
+class Domain:
+    """The nodes of one cluster and the index maps of the tensors they produce. Mutable, with checkpoints."""
+
+    graph: Graph
+    nodes: dict[str, Node] = field(default_factory=dict)
+    maps: dict[TensorRef, DimMap] = field(default_factory=dict)
+    widest: Digits = ()
+    _atoms: list[_Atom] = field(default_factory=list)
+    _trail: list[tuple[str, object]] = field(default_factory=list)
+
+    # ---- public -------------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """A checkpoint for :meth:`rollback`."""
+        return len(self._trail)
+
+    def rollback(self, mark: int) -> None:
+        """Undoes everything since ``mark``."""
+        while len(self._trail) > mark:
+            kind, what = self._trail.pop()
+            if kind == "node":
+                node = self.nodes.pop(str(what))
+                for ref in node.outputs:
+                    self.maps.pop(ref, None)
+            elif kind == "atom":
+                self._atoms.pop()
+            elif kind == "forward":
+                self._atoms[int(str(what))].forward = None
+            else:
+                assert isinstance(what, tuple)
+                self.widest = what
+
+    def try_add(self, node: Node) -> Reason | None:
+        """Adds ``node``; on refusal the domain is as before."""
+        mark = self.mark()
+        reason = self._add(node)
+        if reason is not None:
+            self.rollback(mark)
+        return reason
+
+    def resolve(self, digits: Sequence[int]) -> Digits:
+        """The digits in terms of atoms that are not split further."""
+        out: list[int] = []
+        for a in digits:
+            forward = self._atoms[a].forward
+            out.extend((a,) if forward is None else self.resolve(forward))
+        return tuple(out)
+
+    def size(self, atom: int) -> Expr:
+        return self._atoms[atom].size
+
+    def map_of(self, ref: TensorRef) -> DimMap:
+        """The resolved index map of a tensor that the cluster produces."""
+        return tuple(self.resolve(d) for d in self.maps[ref])
+
+    def operand_map(self, node: Node, index: int) -> DimMap | Reason:
+        """The index map through which ``node``, already in the domain, reads its input ``index``."""
+        ref = node.inputs[index]
+        assert ref is not None
+        shape = self._shape(ref)
+        out_ref = node.outputs[0]
+        found = self._backward(RULES[node.type], shape, self._shape(out_ref), self.map_of(out_ref))
+        return found if isinstance(found, Reason) else tuple(self.resolve(d) for d in found)
+
+    # ---- adding -------------------------------------------------------------------------------------------------
+
+    def _add(self, node: Node) -> Reason | None:
+        rule = RULES[node.type]
+        out_ref = node.outputs[0]
+        out_shape = self._shape(out_ref)
+        wanted = self._wanted_by_consumers(node)
+        if isinstance(wanted, Reason):
+            return wanted
+        if wanted is None:
+            wanted = self._from_producers(node, rule, out_shape)
+            if isinstance(wanted, Reason):
+                return wanted
+        for ref in node.outputs:
+            self.maps[ref] = wanted
+        self.nodes[node.name] = node
+        self._trail.append(("node", node.name))
+        for i in data_positions(node, rule):
+            ref = node.inputs[i]
+            if ref is None or ref.node not in self.nodes:
+                continue
+            need = self._backward(rule, self._shape(ref), out_shape, self.maps[out_ref])
+            if isinstance(need, Reason):
+                return need
+            conflict = self._unify(need, self.maps[ref], ref)
+            if conflict is not None:
+                return conflict
+        return self._widen(self.maps[out_ref], out_ref)
+
+    def _wanted_by_consumers(self, node: Node) -> DimMap | Reason | None:
+        wanted: DimMap | None = None
+        for ref in node.outputs:
+            for consumer, i in self.graph.consumers.get(ref, ()):
+                if consumer.name not in self.nodes:
+                    continue
+                rule = RULES[consumer.type]
+                if i not in data_positions(consumer, rule):
+                    return Reason("AF218", f"{consumer.name} uses {ref} as a parameter, not as data")
+                out_ref = consumer.outputs[0]
+                need = self._backward(rule, self._shape(ref), self._shape(out_ref), self.maps[out_ref])
+                if isinstance(need, Reason):
+                    return need
+                if wanted is not None:
+                    conflict = self._unify(need, wanted, ref)
+                    if conflict is not None:
+                        return conflict
+                # a broadcast consumer may read this tensor with fewer digits than another one: keep the first
+                wanted = wanted if wanted is not None else need
+        return wanted
+
+    def _from_producers(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...]) -> DimMap | Reason:
+        digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
+        for i in data_positions(node, rule):
+            ref = node.inputs[i]
+            if ref is None or ref.node not in self.nodes:
+                continue
+            shape, known = self._shape(ref), self.maps[ref]
+            if rule.kind == "view" and rule.view == "reshape":
+                regrouped = self._regroup(known, shape, out_shape)
+                if isinstance(regrouped, Reason):
+                    return regrouped
+                return regrouped
+            offset = len(out_shape) - len(shape)
+            for k, (dim, d) in enumerate(zip(shape, known)):
+                if dim != 1 and digits[k + offset] is None:
+                    if not expr.equal(dim, out_shape[k + offset]):
+                        return _dims(ref, shape, out_shape)
+                    digits[k + offset] = d
+        return tuple(d if d is not None else (self._new_atom(size),) for d, size in zip(digits, out_shape))
+
+    def _backward(
+        self, rule: Rule, shape: tuple[Expr, ...], out_shape: tuple[Expr, ...], out_map: DimMap
+    ) -> DimMap | Reason:
+        """Map of an operand of ``shape`` given the map of the result."""
+        if rule.kind == "view" and rule.view == "reshape":
+            return self._regroup(out_map, out_shape, shape)
+        offset = len(out_shape) - len(shape)
+        if offset < 0:
+            return Reason("AF204", f"operand of rank {len(shape)} broadcast to rank {len(out_shape)}")
+        found: list[Digits] = []
+        for k, dim in enumerate(shape):
+            if dim == 1:
+                found.append(())
+            elif expr.equal(dim, out_shape[k + offset]):
+                found.append(out_map[k + offset])
+            else:
+                return Reason("AF204", f"dims {_text(shape)} and {_text(out_shape)} are not known to be equal or one")
+        return tuple(found)
+
+    def _regroup(self, known: DimMap, shape: tuple[Expr, ...], target: tuple[Expr, ...]) -> DimMap | Reason:
+        """The digits of a tensor of ``shape`` dealt out to the dims of ``target`` (same elements, row-major)."""
+        queue = list(self.resolve([a for d in known for a in d]))
+        failed = Reason("AF205", f"reshape of {_text(shape)} to {_text(target)} has no common refinement of axes")
+        groups: list[Digits] = []
+        for dim in target:
+            group: list[int] = []
+            rest: Expr = dim
+            while rest != 1:
+                if not queue:
+                    return failed
+                atom = queue.pop(0)
+                size = self._atoms[atom].size
+                if expr.equal(size, rest):
+                    group.append(atom)
+                    rest = 1
+                    continue
+                whole = expr.quotient(rest, size)
+                if whole is not None:
+                    group.append(atom)
+                    rest = whole
+                    continue
+                inner = expr.quotient(size, rest)
+                if inner is None:
+                    return failed
+                hi, lo = self._split(atom, rest, inner)
+                group.append(hi)
+                queue.insert(0, lo)
+                rest = 1
+            groups.append(tuple(group))
+        return failed if queue else tuple(groups)
+
+    def _unify(self, a: DimMap, b: DimMap, ref: TensorRef) -> Reason | None:
+        """Makes two maps of one tensor the same, by splitting atoms or by sharing axes that never meet in a tensor."""
+        for da, db in zip(a, b):
+            left, right = list(self.resolve(da)), list(self.resolve(db))
+            while left and right:
+                x, y = left[0], right[0]
+                if x == y:
+                    left.pop(0), right.pop(0)
+                    continue
+                sx, sy = self._atoms[x].size, self._atoms[y].size
+                if expr.equal(sx, sy):
+                    if self._meet(x, y):
+                        break
+                    self._forward(x, (y,))
+                    left.pop(0), right.pop(0)
+                    left, right = list(self.resolve(left)), list(self.resolve(right))
+                elif (q := expr.quotient(sx, sy)) is not None:
+                    left[:1] = self._split(x, sy, q)
+                elif (q := expr.quotient(sy, sx)) is not None:
+                    right[:1] = self._split(y, sx, q)
+                else:
+                    break
+            if left or right:
+                return Reason("AF211", f"{ref} is read through two different index maps")
+        return None
+
+    def _meet(self, x: int, y: int) -> bool:
+        """Whether some tensor of the cluster varies over both atoms."""
+        return any({x, y} <= {a for d in m for a in self.resolve(d)} for m in self.maps.values())
+
+    def _widen(self, dims: DimMap, ref: TensorRef) -> Reason | None:
+        """Keeps the invariant that one tensor's digits cover those of every other."""
+        mine = self.resolve([a for d in dims for a in d])
+        if len(set(mine)) != len(mine):
+            return Reason("AF211", f"{ref} varies over one axis in two dims")
+        widest = self.resolve(self.widest)
+        if set(mine) <= set(widest):
+            pass
+        elif set(widest) <= set(mine):
+            self._trail.append(("widest", self.widest))
+            self.widest = mine
+        else:
+            return Reason("AF210", f"{ref} iterates over axes that the rest of the cluster does not have")
+        return None
+
+    # ---- atoms --------------------------------------------------------------------------------------------------
+
+    def _new_atom(self, size: Expr) -> int:
+        self._atoms.append(_Atom(size))
+        self._trail.append(("atom", None))
+        return len(self._atoms) - 1
+
+    def _forward(self, atom: int, to: Digits) -> None:
+        self._atoms[atom].forward = to
+        self._trail.append(("forward", atom))
+
+    def _split(self, atom: int, outer: Expr, inner: Expr) -> tuple[int, int]:
+        pair = (self._new_atom(outer), self._new_atom(inner))
+        self._forward(atom, pair)
+        return pair
+
+    def _shape(self, ref: TensorRef) -> tuple[Expr, ...]:
+        shape = self.graph.info(ref).shape
+        assert shape is not None, f"{ref} has no known shape"
+        return shape
+
+
+def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:
+    """Positions of the inputs that are tensors of the computation (present ones only)."""
+    positions = rule.data_inputs if rule.data_inputs is not None else range(len(node.inputs))
+    return tuple(i for i in positions if i < len(node.inputs) and node.inputs[i] is not None)
+
+
+def _text(shape: Sequence[Expr]) -> str:
+    return "[" + ", ".join(expr.to_str(d) for d in shape) + "]"
+
+
+def _dims(ref: TensorRef, shape: Sequence[Expr], out: Sequence[Expr]) -> Reason:
+    return Reason("AF204", f"dims of {ref} {_text(shape)} and {_text(out)} are not known to be equal or one")
