@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any, Union
 
 import sympy
@@ -13,7 +14,7 @@ Expr = Union[int, sympy.Expr]
 """A size: an int, or a sympy expression over symbols made by :func:`symbol` with + - * // and Mod, Min, Max."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def symbol(name: str) -> sympy.Symbol:
     """The non-negative integer symbol called ``name`` (one object per name)."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
@@ -91,7 +92,7 @@ def quotient(a: Expr, b: Expr) -> Expr | None:
     numer, denom = sympy.fraction(q)
     if denom != 1:
         return None
-    if any(not c.is_Integer for c in sympy.Poly(numer, *sorted(numer.free_symbols, key=str)).coeffs()) if numer.free_symbols else not numer.is_Integer:
+    if any(not c.is_Integer for c in sympy.expand(numer).as_coefficients_dict().values()):
         return None
     return _simplify(q)
 
@@ -107,7 +108,7 @@ def free_symbols(e: Expr) -> frozenset[str]:
     return frozenset() if isinstance(e, int) else frozenset(s.name for s in e.free_symbols)
 
 
-def evaluate(e: Expr, values: dict[str, int]) -> int:
+def evaluate(e: Expr, values: Mapping[str, int]) -> int:
     """The value of ``e`` with every symbol bound. Raises KeyError naming a symbol that is not."""
     if isinstance(e, int):
         return e
@@ -122,19 +123,53 @@ def to_str(e: Expr) -> str:
     return str(e)
 
 
-_TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+RESERVED: frozenset[str] = frozenset({"floor", "Mod", "Min", "Max"})
+"""Function names of the text form, which no symbol or axis may have."""
+
 _FUNCTIONS: dict[str, Any] = {"floor": sympy.floor, "Mod": sympy.Mod, "Min": sympy.Min, "Max": sympy.Max}
 
 
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Expr:
     """The expression that :func:`to_str` printed. Raises ValueError for anything else (nothing is executed)."""
-    if len(text) > 4096 or not re.fullmatch(r"[A-Za-z_0-9+\-*/(), ]+", text):
-        raise ValueError(f"not a size expression: {text[:80]!r}")
-    names = {t: _FUNCTIONS[t] if t in _FUNCTIONS else symbol(t) for t in _TOKEN.findall(text)}
-    if any("__" in t for t in names):
-        raise ValueError(f"not a size expression: {text[:80]!r}")
+    if re.fullmatch(r"[0-9]{1,40}", text):
+        return int(text)
     try:
-        return simplify(sympy.parse_expr(text, local_dict=names, global_dict={"Integer": sympy.Integer, "Rational": sympy.Rational}))
-    except Exception as error:
-        raise ValueError(f"not a size expression: {text[:80]!r}") from error
+        if len(text) > 4096:
+            raise ValueError("longer than 4096 characters")
+        return simplify(_build(ast.parse(text.strip(), mode="eval").body))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
+        raise ValueError(f"not a size expression: {text[:80]!r} ({error})") from error
+
+
+def _build(node: ast.expr) -> Any:
+    """A sympy expression from the syntax tree of its text. Powers are bounded, so short text cannot grow huge."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return sympy.Integer(node.value)
+    if isinstance(node, ast.Name) and node.id not in RESERVED:
+        return symbol(node.id)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_build(node.operand)
+    if isinstance(node, ast.BinOp):
+        left, right = _build(node.left), _build(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        if isinstance(node.op, ast.Div) and right.is_Integer and right > 0:
+            return left / right
+        if (
+            isinstance(node.op, ast.Pow)
+            and right.is_Integer
+            and 0 < right <= 16
+            and (left.is_Symbol or left.is_Function)
+        ):
+            return left**right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        function = _FUNCTIONS.get(node.func.id)
+        arity = {"floor": (1, 1), "Mod": (2, 2)}.get(node.func.id, (1, 16))
+        if function is not None and arity[0] <= len(node.args) <= arity[1]:
+            return function(*[_build(a) for a in node.args])
+    raise ValueError(f"cannot read {ast.unparse(node)[:40]!r}")
