@@ -1,0 +1,94 @@
+"""Chip facts as frozen records, read from chips.toml."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from torchair_autofuse.messages import Reason
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_SOC = "Ascend910B1"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Linear cost table: (cycles per f32 element, cycles per instruction) per kind of instruction; see chips.toml."""
+
+    simple: tuple[float, float]
+    transcendental: tuple[float, float]
+    divide: tuple[float, float]
+    api: tuple[float, float]
+    load_bytes_per_cycle: float
+    store_bytes_per_cycle: float
+    head_cycles: float
+    head_cycles_per_core: float
+    launch_us: float
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One SoC. Sizes in bytes, ``clock_mhz`` in MHz, ``vector_cores`` per device."""
+
+    soc: str
+    short: str
+    npu_arch: int
+    addconfig: str
+    vector_cores: int
+    clock_mhz: int
+    ub_bytes: int
+    ub_reserved_bytes: int
+    block_bytes: int
+    repeat_bytes: int
+    max_repeat: int
+    max_block_count: int
+    max_block_bytes: int
+    max_stride_blocks: int
+    max_live_tensors: int
+    v_barrier: bool
+    cost: Cost
+
+    @property
+    def ub_plan_bytes(self) -> int:
+        """What a kernel may allocate when it uses instructions that need the reserved part."""
+        return self.ub_bytes - self.ub_reserved_bytes
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "chips.toml").read_text(encoding="utf-8"))
+
+
+def soc_names() -> tuple[str, ...]:
+    """All SoC names known, supported or not."""
+    return tuple(_data()["soc"])
+
+
+@lru_cache(maxsize=None)
+def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
+    """The chip called ``soc`` (``Ascend910B1``, case ignored; a short name such as ``Ascend910_93`` gives its first).
+
+    Returns AF306 for a chip that is unknown or that kernels are not generated for.
+    """
+    table = _data()["soc"]
+    wanted = soc.strip().lower()
+    name = next((n for n in table if n.lower() == wanted), None)
+    name = name or next((n for n, row in table.items() if row[0].lower() == wanted), None)
+    if name is None:
+        close = difflib.get_close_matches(soc, table, n=1)
+        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(table)}"
+        return Reason("AF306", f"unknown SoC {soc!r}{hint}")
+    short, arch, addconfig, cores, clock = table[name]
+    facts = dict(_data()["arch"][arch])
+    if "refused" in facts:
+        return Reason("AF306", f"{name}: {facts['refused']}")
+    cost = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.pop("cost").items()}
+    return Chip(name, short, addconfig=addconfig, vector_cores=cores, clock_mhz=clock, cost=Cost(**cost), **facts)
