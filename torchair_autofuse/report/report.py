@@ -1,0 +1,147 @@
+"""The records of a fusion report. ``str(report)`` is for people, ``to_dict`` for tools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torchair_autofuse.messages import CODES, Reason
+from torchair_autofuse.report.text import render
+
+VERSION = 1  # of the dict form
+
+
+@dataclass(frozen=True)
+class FusedOp:
+    """One fused op and the GE nodes it replaces.
+
+    ``nodes`` and ``node_types`` run in parallel. ``ub_bytes``: peak use of UB on one core. ``gm_bytes``: bytes read
+    from and written to global memory, every pass counted; ``gm_bytes_floor``: inputs and outputs once; both None when
+    a symbolic size has no hint. ``predicted_us``: microseconds by the cost model, never measured. ``inputs``,
+    ``outputs``: tensors as text such as ``f32[s0,64]``.
+    """
+
+    op_type: str
+    nodes: tuple[str, ...]
+    node_types: tuple[str, ...]
+    template: str
+    ub_bytes: int
+    gm_bytes: int | None = None
+    gm_bytes_floor: int | None = None
+    predicted_us: float | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "node_types", "inputs", "outputs"):
+            object.__setattr__(self, name, _tuple(self, name, str))
+        if len(self.nodes) != len(self.node_types):
+            counts = f"{len(self.nodes)} nodes, {len(self.node_types)} types"
+            raise ValueError(f"FusedOp {self.op_type}: expected one node type per node, got {counts}")
+        _numbers(self, ("ub_bytes",), ("gm_bytes", "gm_bytes_floor"), ("predicted_us",))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why ``node`` was not fused with ``other`` ("" when the reason lies in ``node`` alone)."""
+
+    node: str
+    other: str
+    code: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"Refusal of {self.node}: unknown message code {self.code!r}")
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """What happened to one GE graph.
+
+    Kernels are GE nodes that launch device work. ``gm_bytes_*`` are bytes (None: unknown), the floor is that of the
+    kernels after fusion; ``predicted_us_*`` microseconds by the cost model. ``seconds``: of each stage, in order.
+    ``rolled_back``: why the rewrite was dropped; the graph then runs as it was.
+    """
+
+    graph_name: str
+    kernels_before: int
+    kernels_after: int
+    gm_bytes_before: int | None = None
+    gm_bytes_after: int | None = None
+    gm_bytes_floor: int | None = None
+    predicted_us_before: float | None = None
+    predicted_us_after: float | None = None
+    fused: tuple[FusedOp, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict, hash=False)
+    soc: str = ""
+    rolled_back: Reason | None = None
+    warnings: tuple[Reason, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):
+            object.__setattr__(self, name, _tuple(self, name, kind))
+        object.__setattr__(self, "seconds", {stage: float(s) for stage, s in self.seconds.items()})
+        _numbers(
+            self,
+            ("kernels_before", "kernels_after"),
+            ("gm_bytes_before", "gm_bytes_after", "gm_bytes_floor"),
+            ("predicted_us_before", "predicted_us_after"),
+        )
+
+    def __str__(self) -> str:
+        return render(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Dicts, lists, strings and numbers only: ready for ``json.dumps``. Read back by ``from_dict``."""
+        return {"version": VERSION, **_plain(asdict(self))}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FusionReport:
+        """The report ``to_dict`` was called on. Raises ValueError for another version or a missing or unknown field."""
+        if not isinstance(data, Mapping) or data.get("version") != VERSION:
+            version = data.get("version") if isinstance(data, Mapping) else data
+            raise ValueError(f"not a fusion report of version {VERSION}: version is {version!r}")
+        values = {name: value for name, value in data.items() if name != "version"}
+        try:
+            values["fused"] = tuple(FusedOp(**op) for op in values["fused"])
+            values["refused"] = tuple(Refusal(**refusal) for refusal in values["refused"])
+            values["warnings"] = tuple(Reason(**warning) for warning in values["warnings"])
+            if values["rolled_back"] is not None:
+                values["rolled_back"] = Reason(**values["rolled_back"])
+            return cls(**values)
+        except KeyError as error:
+            raise ValueError(f"fusion report: field {error} is missing") from error
+        except TypeError as error:
+            raise ValueError(f"fusion report: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _tuple(record: object, name: str, kind: type) -> tuple[Any, ...]:
+    value = getattr(record, name)
+    if isinstance(value, str) or not isinstance(value, (tuple, list)) or not all(isinstance(v, kind) for v in value):
+        raise ValueError(f"{type(record).__name__}.{name}: expected a tuple of {kind.__name__}, got {value!r}")
+    return tuple(value)
+
+
+def _numbers(record: object, counts: tuple[str, ...], sizes: tuple[str, ...], times: tuple[str, ...]) -> None:
+    """Plain ints and floats (numpy's and sympy's are not JSON); a time that is not finite is unknown."""
+    for name in (*counts, *sizes, *times):
+        value = getattr(record, name)
+        if value is None and name not in counts:
+            continue
+        wanted = float if name in times else int
+        try:
+            number = wanted(value)
+        except (TypeError, ValueError):
+            text = f"{type(record).__name__}.{name}: expected a number{'' if name in counts else ' or None'}"
+            raise ValueError(f"{text}, got {value!r}") from None
+        object.__setattr__(record, name, number if math.isfinite(number) else None)

@@ -1,0 +1,132 @@
+"""A fusion report as plain text: ASCII, 120 columns, no colour, so that it prints anywhere and compares in tests."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.box import Box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from torchair_autofuse.messages import CODES
+
+if TYPE_CHECKING:
+    from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal
+
+WIDTH = 120
+PREDICTED = "predicted, not measured"
+_UNDERLINE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+
+
+def human_bytes(count: int | None) -> str:
+    """1536 -> "1.50 KiB"; None -> "unknown"."""
+    if count is None:
+        return "unknown"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} TiB"
+
+
+def human_us(us: float | None) -> str:
+    """Microseconds as "12.3 us" or "4.56 ms"; None -> "unknown"."""
+    if us is None:
+        return "unknown"
+    return f"{us:.1f} us" if us < 1000 else f"{us / 1000:.2f} ms"
+
+
+def render(report: FusionReport) -> str:
+    """The text of ``report``; every fused op, refusal and warning is in it."""
+    out = io.StringIO()
+    # An empty _environ keeps COLUMNS, FORCE_COLOR and the like from changing the text.
+    console = Console(
+        file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False, force_interactive=False,
+        legacy_windows=False, highlight=False, markup=False, emoji=False, _environ={},
+    )  # fmt: skip
+    for line in _head(report):
+        _line(console, line)
+    if report.fused:
+        console.print()
+        _line(console, f"Fused: {_count(len(report.fused), 'op')} (times are {PREDICTED})")
+        console.print(_fused_table(report.fused))
+    if report.refused:
+        console.print()
+        _line(console, f"Not fused: {_count(len(report.refused), 'refusal')}")
+        for code, group in _by_code(report.refused):
+            _line(console, f"{code} {CODES[code]}: {len(group)}", 2)
+            for refusal in group:
+                other = f" with {refusal.other}" if refusal.other else ""
+                _line(console, f"{refusal.node}{other}: {refusal.reason}", 4)
+    if report.warnings:
+        console.print()
+        _line(console, f"Warnings: {len(report.warnings)}")
+        for warning in report.warnings:
+            _line(console, str(warning), 2)
+    if report.seconds:
+        console.print()
+        stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in report.seconds.items())
+        _line(console, f"Seconds: {stages}; together {sum(report.seconds.values()):.3f}")
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _head(report: FusionReport) -> Iterable[str]:
+    on = f" on {report.soc}" if report.soc else ""
+    kernels = f"{report.kernels_before} -> {report.kernels_after}"
+    change = _change(report.kernels_before, report.kernels_after)
+    before, after = human_bytes(report.gm_bytes_before), human_bytes(report.gm_bytes_after)
+    memory = f"{before} -> {after}{_change(report.gm_bytes_before, report.gm_bytes_after)}"
+    floor = human_bytes(report.gm_bytes_floor)
+    yield f"Fusion of {report.graph_name}{on}: kernels {kernels}{change}, GM bytes {memory}, floor {floor}"
+    if report.predicted_us_before is not None or report.predicted_us_after is not None:
+        before, after = human_us(report.predicted_us_before), human_us(report.predicted_us_after)
+        yield f"Time {before} -> {after}{_change(report.predicted_us_before, report.predicted_us_after)}, {PREDICTED}"
+    if report.rolled_back is not None:
+        yield f"Rolled back, the graph runs as it was: {report.rolled_back}"
+
+
+def _fused_table(fused: Iterable[FusedOp]) -> Table:
+    table = Table(box=_UNDERLINE, width=WIDTH, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for title in ("op", "template"):
+        table.add_column(title, overflow="fold")
+    for title in ("UB", "GM", "GM floor", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("nodes; inputs -> outputs", overflow="fold", ratio=1)
+    for op in fused:
+        nodes = ", ".join(_node(name, kind) for name, kind in zip(op.nodes, op.node_types))
+        flow = f"{', '.join(op.inputs)} -> {', '.join(op.outputs)}" if op.inputs or op.outputs else ""
+        sizes = (human_bytes(n) for n in (op.ub_bytes, op.gm_bytes, op.gm_bytes_floor))
+        cells = (op.op_type, op.template, *sizes, human_us(op.predicted_us), f"{nodes}\n{flow}" if flow else nodes)
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _node(name: str, kind: str) -> str:
+    """GE names nodes by their type and a number; the type is told only where the name does not."""
+    return name if name == kind or name.startswith(f"{kind}_") else f"{name} ({kind})"
+
+
+def _by_code(refused: Iterable[Refusal]) -> list[tuple[str, list[Refusal]]]:
+    groups: dict[str, list[Refusal]] = {}
+    for refusal in refused:
+        groups.setdefault(refusal.code, []).append(refusal)
+    return sorted(groups.items())
+
+
+def _line(console: Console, text: str, indent: int = 0) -> None:
+    console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)))
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _change(before: float | None, after: float | None) -> str:
+    if before is None or after is None or before == 0:
+        return ""
+    return f" ({100 * (after - before) / before:+.1f}%)"
