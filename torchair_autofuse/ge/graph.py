@@ -79,6 +79,7 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[TensorRef, ...]  # data inputs of NetOutput, in order
     tensors: Mapping[TensorRef, TensorInfo] = field(default_factory=lambda: MappingProxyType({}))
+    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # node -> why inference gave up
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:

@@ -101,17 +101,23 @@ def _node(op: Any) -> Node:
 
 
 def _data_attrs(op: Any) -> dict[str, AttrValue]:
-    """For graph inputs the descriptor is the only source of dtype and shape: kept as two attributes of our own."""
+    """For graph inputs the descriptor is the only source of dtype and shape: kept as attributes of our own."""
     if op.type not in ("Data", "RefData") or not op.output_desc:
         return {}
     desc = op.output_desc[0]
-    return {DATA_DTYPE: dtypes.from_ge_proto(desc.dtype), DATA_SHAPE: tuple(int(d) for d in desc.shape.dim)}
+    return {
+        DATA_DTYPE: dtypes.from_ge_proto(desc.dtype),
+        DATA_SHAPE: tuple(int(d) for d in desc.shape.dim),
+        DATA_HOST: desc.device_type == "CPU",
+    }
 
 
 DATA_DTYPE = "desc.dtype"
 """Attribute of a Data node: DType of its descriptor, None if it has no counterpart in dtypes."""
 DATA_SHAPE = "desc.shape"
 """Attribute of a Data node: dims of its descriptor; -1 is symbolic, (-2,) an unknown rank."""
+DATA_HOST = "desc.host"
+"""Attribute of a Data node: whether it lives in host memory (sizes do)."""
 
 
 def _scope(attrs: Mapping[str, AttrValue]) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,441 @@
+"""Inference rules of ops that move, repeat or re-index data: views, concat, split, slice, transpose, pad, generators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from torchair_autofuse import dtypes
+from torchair_autofuse.dtypes import F32, F64, I32, U8, DType
+from torchair_autofuse.ge.infer.registry import MAX_VALUE, Call, ObjectArray, Shape, Unknown, rule, to_array
+from torchair_autofuse.ge.infer.shapes import (
+    axes,
+    axis,
+    broadcast,
+    maximum,
+    minimum,
+    nonnegative,
+    reshape,
+    subtract,
+)
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+
+
+# -- views: the value is kept, the shape changes ------------------------------------------------------------------
+def _value_reshaped(shape_of: Any) -> Any:
+    def value(call: Call, dtype: DType) -> ObjectArray:
+        return call.array(0).reshape(shape_of(call))
+
+    return value
+
+
+def _view(types: str, shape_of: Any) -> None:
+    rule(types, shape_of, 0, _value_reshaped(shape_of))
+
+
+def _squeeze(call: Call, over: list[int]) -> Shape:
+    x = call.shape(0)
+    if not over:
+        if any(not isinstance(d, int) for d in x):
+            raise Unknown("squeeze of all dims of size one with a symbolic dim")
+        return tuple(d for d in x if d != 1)
+    gone = axes(over, len(x))
+    for g in gone:
+        if x and isinstance(x[g], int) and x[g] != 1:
+            raise Unknown(f"squeezed dim {g} has size {x[g]}")
+    return tuple(d for i, d in enumerate(x) if i not in gone)
+
+
+def _unsqueeze(call: Call, where: list[int]) -> Shape:
+    x = list(call.shape(0))
+    rank = len(x) + len(where)
+    at = sorted(axes(where, rank))
+    if len(set(at)) != len(at):
+        raise Unknown(f"repeated axes {where}")
+    for a in at:
+        x.insert(a, 1)
+    return tuple(x)
+
+
+def _flatten_v2(call: Call) -> Shape:
+    x = call.shape(0)
+    first, last = axis(int(call.attr("axis", 1)), len(x)), axis(int(call.attr("end_axis", -1)), len(x))
+    return (*x[:first], expr.product(x[first : last + 1]), *x[last + 1 :])
+
+
+def _flatten(call: Call) -> Shape:
+    x, at = call.shape(0), int(call.attr("axis", 1))
+    return (expr.product(x[:at]), expr.product(x[at:]))
+
+
+def _identity_n(call: Call) -> list[Shape | None]:
+    return [call.info(i).shape for i in range(call.n_outputs)]
+
+
+_view("Identity", lambda call: call.shape(0))
+_view("Reshape", lambda call: reshape(call.shape(0), call.exprs(1)))
+_view("Squeeze SqueezeV2", lambda call: _squeeze(call, call.int_list("axis", [])))
+_view("SqueezeV3", lambda call: _squeeze(call, list(call.ints(1)) if call.has(1) else []))
+_view("Unsqueeze", lambda call: _unsqueeze(call, call.int_list("axes", [])))
+_view("UnsqueezeV2", lambda call: _unsqueeze(call, call.int_list("axis", [])))
+_view("UnsqueezeV3 ExpandDims", lambda call: _unsqueeze(call, list(call.ints(1))))
+_view("FlattenV2", _flatten_v2)
+_view("Flatten", _flatten)
+
+
+def _bitcast(call: Call) -> Shape:
+    source, target = call.dtype(0), call.ge_dtype("type", None)
+    if source.itemsize != target.itemsize:
+        raise Unknown("bitcast between types of different size")
+    return call.shape(0)
+
+
+rule("Bitcast", _bitcast, lambda call: call.ge_dtype("type", None))
+
+
+# -- broadcast, tile, transpose --------------------------------------------------------------------------------------
+def _broadcast_to(call: Call) -> Shape:
+    """-1 keeps the dim of x (1 for a new leading dim)."""
+    x, target = call.shape(0), call.exprs(1)
+    pad = len(target) - len(x)
+    if pad < 0:
+        raise Unknown("target rank is smaller than the input's")
+    old = (*[1] * pad, *x)
+    dims = tuple(o if isinstance(t, int) and t == -1 else t for o, t in zip(old, target))
+    for o, t in zip(old, dims):
+        if isinstance(o, int) and o != 1 and isinstance(t, int) and o != t:
+            raise Unknown(f"dim {o} does not broadcast to {t}")
+    return dims
+
+
+def _broadcast_value(call: Call, dtype: DType) -> ObjectArray:
+    out: ObjectArray = np.broadcast_to(call.array(0), _plain(_broadcast_to(call)))
+    return out
+
+
+def _plain(shape: Shape) -> tuple[int, ...]:
+    """A shape without symbols and small enough to hold values."""
+    if not all(isinstance(d, int) for d in shape) or math.prod(shape) > MAX_VALUE:  # type: ignore[arg-type]
+        raise Unknown("value is not tracked for this shape")
+    return shape  # type: ignore[return-value]
+
+
+def _tile(call: Call) -> Shape:
+    x, times = call.shape(0), call.exprs(1)
+    x = (*[1] * (len(times) - len(x)), *x)
+    times = (*[1] * (len(x) - len(times)), *times)
+    return tuple(expr.mul(d, t) for d, t in zip(x, times))
+
+
+def _tile_value(call: Call, dtype: DType) -> ObjectArray:
+    _plain(_tile(call))
+    out: ObjectArray = np.tile(call.array(0), call.ints(1))
+    return out
+
+
+def _transpose(call: Call) -> Shape:
+    x, perm = call.shape(0), axes(call.ints(1), call.rank(0))
+    if sorted(perm) != list(range(len(x))):
+        raise Unknown(f"perm {perm} is no permutation of rank {len(x)}")
+    return tuple(x[p] for p in perm)
+
+
+rule("BroadcastTo", _broadcast_to, 0, _broadcast_value)
+rule("Expand", lambda call: broadcast(call.shape(0), call.exprs(1)), 0)
+rule("Tile", _tile, 0, _tile_value)
+rule("Transpose", _transpose, 0, lambda call, dtype: call.array(0).transpose(call.ints(1)))
+rule("TransposeD", lambda call: tuple(call.shape(0)[p] for p in axes(call.int_list("perm"), call.rank(0))), 0)
+rule("AsStrided", lambda call: call.exprs(1), 0)
+rule("ViewCopy", 0)
+
+
+# -- concat, pack, split ---------------------------------------------------------------------------------------------
+def _concat_parts(call: Call) -> tuple[list[int], int]:
+    """Positions of the concatenated inputs and the axis: the first or last input, or an attribute."""
+    last = len(call.inputs) - 1
+    if call.node.type == "ConcatV2":
+        parts, at = list(range(last)), call.int_scalar(last)
+    elif call.node.type == "Concat":
+        parts, at = list(range(1, last + 1)), call.int_scalar(0)
+    else:
+        parts, at = list(range(last + 1)), int(call.attr("concat_dim"))
+    return parts, axis(at, call.rank(parts[0]))
+
+
+def _concat(call: Call) -> Shape:
+    parts, at = _concat_parts(call)
+    shapes = [call.shape(i) for i in parts]
+    if len({len(s) for s in shapes}) != 1:
+        raise Unknown("parts of different ranks")
+    first = list(shapes[0])
+    for k in range(len(first)):
+        if k == at:
+            first[k] = expr.add(*(s[at] for s in shapes))
+        else:
+            # any part's dim would do in a valid graph: an integer says most
+            first[k] = next((s[k] for s in shapes if isinstance(s[k], int)), first[k])
+    return tuple(first)
+
+
+def _concat_value(call: Call, dtype: DType) -> ObjectArray:
+    parts, at = _concat_parts(call)
+    out: ObjectArray = np.concatenate([call.array(i) for i in parts], axis=at)
+    return out
+
+
+def _part_dtype(call: Call) -> DType | None:
+    return call.dtype(1 if call.node.type == "Concat" else 0)
+
+
+def _pack(call: Call) -> Shape:
+    x = call.shape(0)
+    at = axis(int(call.attr("axis", 0)), len(x) + 1)
+    return (*x[:at], len(call.inputs), *x[at:])
+
+
+def _pack_value(call: Call, dtype: DType) -> ObjectArray:
+    out: ObjectArray = np.stack([call.array(i) for i in range(len(call.inputs))], axis=int(call.attr("axis", 0)))
+    return out
+
+
+rule("ConcatV2 Concat ConcatD ConcatV2D", _concat, _part_dtype, _concat_value)
+rule("Pack", _pack, 0, _pack_value)
+
+
+def _split_v(call: Call) -> list[Shape]:
+    x, at = call.shape(0), axis(call.int_scalar(2), call.rank(0))
+    sizes = list(call.exprs(1))
+    rest = [k for k, s in enumerate(sizes) if s == -1]
+    if len(rest) > 1:
+        raise Unknown("two split sizes are -1")
+    if rest:
+        sizes[rest[0]] = subtract(x[at], expr.add(*(s for s in sizes if s != -1)))
+    return [(*x[:at], s, *x[at + 1 :]) for s in sizes]
+
+
+def _split(call: Call) -> list[Shape]:
+    x, at = call.shape(1), axis(call.int_scalar(0), call.rank(1))
+    part = expr.floordiv(x[at], call.n_outputs)
+    return [(*x[:at], part, *x[at + 1 :])] * call.n_outputs
+
+
+def _split_d(call: Call) -> list[Shape]:
+    x = call.shape(0)
+    at = axis(int(call.attr("split_dim")), len(x))
+    sizes: list[Expr] = list(call.int_list("size_splits", [])) or [expr.floordiv(x[at], call.n_outputs)] * call.n_outputs
+    return [(*x[:at], s, *x[at + 1 :]) for s in sizes]
+
+
+def _unpack(call: Call) -> list[Shape]:
+    x = call.shape(0)
+    at = axis(int(call.attr("axis", 0)), len(x))
+    return [(*x[:at], *x[at + 1 :])] * call.n_outputs
+
+
+rule("SplitV", _split_v, 0, every_output=True)  # type: ignore[arg-type]
+rule("Split", _split, 1, every_output=True)  # type: ignore[arg-type]
+rule("SplitD SplitVD", _split_d, 0, every_output=True)  # type: ignore[arg-type]
+rule("Unpack", _unpack, 0, every_output=True)  # type: ignore[arg-type]
+rule("IdentityN", _identity_n, 0, every_output=True)  # type: ignore[arg-type]
+
+
+# -- slices ----------------------------------------------------------------------------------------------------------
+_OPEN_END = 2**31 - 1  # TorchAir writes this, or more, for a slice without an end
+
+
+def _bound(value: Expr, size: Expr) -> Expr:
+    """A slice bound counted from the front and clamped to 0..size."""
+    if isinstance(value, int) and value < 0:
+        shifted = expr.add(size, value)
+        return shifted if nonnegative(shifted) else maximum(shifted, 0)
+    if not nonnegative(value):
+        raise Unknown(f"sign of slice bound {value} is unknown")
+    if isinstance(value, int) and value >= _OPEN_END:
+        return size
+    return minimum(value, size)
+
+
+def sliced(size: Expr, begin: Expr, end: Expr, stride: int = 1) -> Expr:
+    """Length of ``range(size)[begin:end:stride]`` for a positive stride."""
+    first, last = _bound(begin, size), _bound(end, size)
+    if last == size and nonnegative(begin):
+        length = maximum(subtract(size, begin), 0)
+    else:
+        length = subtract(last, first)
+        length = length if nonnegative(length) else maximum(length, 0)
+    return length if stride == 1 else expr.ceildiv(length, stride)
+
+
+def _slice_bounds(call: Call) -> list[tuple[int, Expr, Expr, int]]:
+    """(axis, begin, end, stride) per sliced dim of a StridedSliceV2/V3 or StridedSlice."""
+    if any(int(call.attr(f"{m}_mask", 0)) for m in ("ellipsis", "new_axis", "shrink_axis")):
+        raise Unknown("ellipsis, new axis and shrink axis masks are not modelled")
+    rank = call.rank(0)
+    begin, end = call.exprs(1), call.exprs(2)
+    over = list(range(len(begin)))
+    if call.node.type == "StridedSlice":
+        strides: tuple[int, ...] = call.ints(3)
+    else:
+        over = axes(call.ints(3), rank) if call.has(3) else over
+        strides = call.ints(4) if call.has(4) else (1,) * len(begin)
+    if not len(begin) == len(end) == len(over) == len(strides):
+        raise Unknown("begin, end, axes and strides differ in length")
+    if any(s <= 0 for s in strides):
+        raise Unknown("a stride that is not positive")
+    begin_mask, end_mask = int(call.attr("begin_mask", 0)), int(call.attr("end_mask", 0))
+    return [
+        (a, 0 if begin_mask >> k & 1 else b, _OPEN_END if end_mask >> k & 1 else e, s)
+        for k, (a, b, e, s) in enumerate(zip(over, begin, end, strides))
+    ]
+
+
+def _strided_slice(call: Call) -> Shape:
+    dims = list(call.shape(0))
+    for a, begin, end, stride in _slice_bounds(call):
+        dims[a] = sliced(dims[a], begin, end, stride)
+    return tuple(dims)
+
+
+def _strided_slice_value(call: Call, dtype: DType) -> ObjectArray:
+    index = [slice(None)] * call.rank(0)
+    for a, begin, end, stride in _slice_bounds(call):
+        if not isinstance(begin, int) or not isinstance(end, int):
+            raise Unknown("symbolic bounds")
+        index[a] = slice(begin, end, stride)
+    return call.array(0)[tuple(index)]
+
+
+def _slice(call: Call) -> Shape:
+    return tuple(
+        subtract(d, o) if isinstance(s, int) and s == -1 else s
+        for d, o, s in zip(call.shape(0), call.exprs(1), call.exprs(2))
+    )
+
+
+rule("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, 0, _strided_slice_value)
+rule("Slice", _slice, 0)
+rule("SliceD", lambda call: tuple(call.int_list("size")) if -1 not in call.int_list("size") else None, 0)
+
+
+# -- padding ---------------------------------------------------------------------------------------------------------
+def _paddings(call: Call) -> list[tuple[Expr, Expr]]:
+    flat, rank = call.exprs(1), call.rank(0)
+    if len(flat) != 2 * rank:
+        raise Unknown(f"{len(flat)} paddings for rank {rank}")
+    if call.attr("paddings_contiguous", True):
+        return [(flat[2 * k], flat[2 * k + 1]) for k in range(rank)]
+    return [(flat[k], flat[rank + k]) for k in range(rank)]
+
+
+rule(
+    "PadV3 Pad PadV2 MirrorPad",
+    lambda call: tuple(expr.add(d, a, b) for d, (a, b) in zip(call.shape(0), _paddings(call))),
+    0,
+)
+rule("PadV3Grad", lambda call: tuple(subtract(d, expr.add(a, b)) for d, (a, b) in zip(call.shape(0), _paddings(call))))
+
+
+# -- shapes and generators -------------------------------------------------------------------------------------------
+def _number_dtype(name: str, default: DType | None) -> Any:
+    return lambda call: call.ge_dtype(name, default)
+
+
+rule(
+    "Shape",
+    lambda call: (call.rank(0),),
+    _number_dtype("dtype", I32),
+    lambda call, dtype: to_array(call.shape(0), (call.rank(0),)),
+)
+rule("Size", (), _number_dtype("dtype", I32), lambda call, dtype: to_array([expr.product(call.shape(0))], ()))
+rule("Rank", (), I32, lambda call, dtype: to_array([call.rank(0)], ()))
+
+
+def _fill_value(call: Call, dtype: DType) -> ObjectArray:
+    shape = _plain(call.exprs(0))
+    (element,) = call.array(1).reshape(-1)
+    return to_array([element] * math.prod(shape), shape)
+
+
+rule("Fill", lambda call: call.exprs(0), 1, _fill_value)
+rule("FillD", lambda call: tuple(call.int_list("dims")), 0)
+rule("Empty", lambda call: call.exprs(0), _number_dtype("dtype", I32))
+
+
+def _constant_like(element: int) -> Any:
+    def value(call: Call, dtype: DType) -> ObjectArray:
+        shape = _plain(call.shape(0))
+        one: Any = bool(element) if dtype.kind == "bool" else float(element) if dtype.is_float else element
+        return to_array([one] * math.prod(shape), shape)
+
+    return value
+
+
+rule("ZerosLike", 0, 0, _constant_like(0))
+rule("OnesLike", 0, 0, _constant_like(1))
+
+
+def _range_scalars(call: Call) -> list[Any]:
+    found = [call.array(i).reshape(-1).tolist() for i in range(3)]
+    if any(len(f) != 1 for f in found) or call.attr("is_closed", False):
+        raise Unknown("range limits are not three scalars")
+    return [f[0] for f in found]
+
+
+def _range(call: Call) -> Shape:
+    start, limit, delta = _range_scalars(call)
+    if any(isinstance(e, bool) for e in (start, limit, delta)) or delta == 0:
+        raise Unknown("range step is zero or a bool")
+    if any(isinstance(e, float) for e in (start, limit, delta)):
+        if not all(isinstance(e, (int, float)) and math.isfinite(e) for e in (start, limit, delta)):
+            raise Unknown("float range with symbolic or infinite limits")
+        return (max(0, math.ceil((limit - start) / delta)),)
+    if isinstance(delta, int) and delta > 0:
+        length = expr.ceildiv(subtract(limit, start), delta)
+    elif isinstance(delta, int):
+        length = expr.ceildiv(subtract(start, limit), -delta)
+    else:
+        raise Unknown("symbolic range step")
+    return (length if nonnegative(length) else maximum(length, 0),)
+
+
+def _range_dtype(call: Call) -> DType:
+    found = {call.dtype(i) for i in range(3)}
+    return found.pop() if len(found) == 1 else F32
+
+
+def _range_value(call: Call, dtype: DType) -> ObjectArray:
+    start, limit, delta = _range_scalars(call)
+    if not dtype.is_int:
+        raise Unknown("float range")
+    (count,) = _plain(_range(call))
+    return to_array([expr.add(start, expr.mul(k, delta)) for k in range(count)], (count,))
+
+
+rule("Range", _range, _range_dtype, _range_value)
+# integer bounds: the op's own dtype inference is at odds with its kernel, so the dtype stays unknown
+rule("LinSpace", lambda call: (call.exprs(2)[0],), lambda call: call.dtype(0) if call.dtype(0) in (F32, F64) else None)
+
+
+def _one_hot(call: Call) -> Shape:
+    x = call.shape(0)
+    at = axis(int(call.attr("axis", -1)), len(x) + 1)
+    return (*x[:at], call.exprs(1)[0], *x[at:])
+
+
+rule("OneHot", _one_hot, 2)
+
+
+def _eye(call: Call) -> Shape:
+    rows, columns = int(call.attr("num_rows")), int(call.attr("num_columns", 0))
+    return (*call.int_list("batch_shape", []), rows, columns or rows)
+
+
+rule("Eye", _eye, _number_dtype("dtype", dtypes.F32))
+rule("StatelessBernoulli", lambda call: call.exprs(0), _number_dtype("dtype", None))
+rule("StatelessRandomNormalV2 StatelessRandomUniformV2", lambda call: call.exprs(0), _number_dtype("dtype", F32))
+rule("StatelessDropOutGenMask", lambda call: None, U8)
+rule("StatelessRandperm", lambda call: (call.exprs(0)[0],), _number_dtype("dtype", dtypes.I64))
+rule("MultinomialWithReplacement", lambda call: (*call.shape(0)[:-1], int(call.attr("numsamples"))), dtypes.I64)
