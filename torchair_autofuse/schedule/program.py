@@ -1,0 +1,92 @@
+"""The vector program of a nest: Ascend C instructions over virtual UB buffers, before buffers get places.
+
+A value in UB has a *layout*: which of the tile's two axes (rows, columns) it varies over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Layout(Enum):
+    """How a buffer is laid out. Capacities in elements are decided by the tiling."""
+
+    FULL = "full"  # rows x pitch
+    ROW = "row"  # one value per column: pitch elements
+    COL = "col"  # one value per row: dense
+    ONE = "one"  # one value
+    COLB = "colb"  # a COL spread by Brcb: every row's value fills one 32-byte block
+    ONEB = "oneb"  # a ONE spread by Brcb: eight blocks, the first one filled with the value
+
+
+@dataclass(frozen=True)
+class Buf:
+    """A virtual buffer. ``kind``: "in" and "out" belong to queues, "tmp" gets a place in the UB plan."""
+
+    id: int
+    cpp: str  # element type; "bits" for a bit mask
+    layout: Layout
+    kind: str = "tmp"
+    panel: bool = False  # filled once per panel (rows that share all outer indices), kept for all its tiles
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element (a block of 32 bytes per element for spread layouts; bits count as one byte)."""
+        if self.layout in (Layout.COLB, Layout.ONEB):
+            return 32
+        return _SIZES[self.cpp]
+
+
+_SIZES = {
+    "float": 4, "half": 2, "bfloat16_t": 2, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2,
+    "int8_t": 1, "uint8_t": 1, "int64_t": 8, "uint64_t": 8, "bits": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One vector instruction.
+
+    ``api``: the Ascend C name. ``form``: "count" (whole buffers), "tile" (two sources of unlike layouts, repeat
+    strides), "brcb" (spread), "expand" (write a smaller layout out in full). ``view``: element type the buffers are
+    reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
+    buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
+    """
+
+    api: str
+    dst: int
+    srcs: tuple[int, ...]
+    form: str = "count"
+    scalars: tuple[str, ...] = ()
+    view: str = ""
+    scratch: int = 0
+    in_place: bool = True
+    cost: str = "simple"
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A load into, or a store from, a queue buffer: which nest node it is for (index into loads or stores)."""
+
+    buf: int
+    param: str
+    strides: tuple[tuple[str, object], ...]
+    offset: object
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions per panel and per tile, with the transfers they need."""
+
+    bufs: tuple[Buf, ...]
+    loads: tuple[Transfer, ...]
+    stores: tuple[Transfer, ...]
+    panel: tuple[Instr, ...]
+    tile: tuple[Instr, ...]
+
+    @property
+    def scratch(self) -> int:
+        """Temporary bytes per element that the costliest instruction needs."""
+        return max((i.scratch for i in (*self.panel, *self.tile)), default=0)
