@@ -67,8 +67,7 @@ def parse_flags(text: str, variable: str) -> tuple[dict[str, Value], tuple[Reaso
         name, equals, value = item.partition("=")
         name, value = name.strip().strip(_DASHES + _QUOTES).strip(), value.strip()
         if not equals or not name:
-            example = f"--{name}={_example(name)}" if name and not equals else "--key=value"
-            warnings.append(Reason("AF102", f"{variable}: {clip(item)} is ignored; write {example}"))
+            warnings.append(Reason("AF102", f"{variable}: {clip(item)} is ignored; write {_example(name)}"))
             continue
         key = KEYS.get(name.lower())
         if key is None or key.variable != variable:
@@ -104,10 +103,12 @@ def _items(text: str, variable: str, warnings: list[Reason]) -> list[str]:
 
 
 def _example(name: str) -> str:
+    """How an item without a key or a "=" should have been written."""
     key = KEYS.get(name.lower())
     if key is None:
-        return "value"
-    return {"bool": "true", "int": key.default, "choice": key.default, "list": "reduce,concat"}.get(key.kind, "value")
+        return "--key=value" + suggestion(name.replace("-", "_"), KEYS)
+    values = {"bool": "true", "int": key.default, "choice": key.default, "list": "reduce,concat"}
+    return f"--{key.name}={values.get(key.kind, 'value')}"
 
 
 def _unknown(name: str, variable: str) -> str:

@@ -59,7 +59,9 @@ def _parse(lines: list[str], shown: str) -> SkipList:
                 for lower, name in _SECTIONS.items():
                     hint = hint.replace(lower, name)
                 hint = hint or " (expected [ByNodeName] or [ByNodeType])"
-                warnings.append(Reason("AF107", f"skip list {shown}, line {number}: unknown section [{title}]{hint}"))
+                warnings.append(
+                    Reason("AF107", f"skip list {shown}, line {number}: unknown section {clip(entry)}{hint}")
+                )
         elif section is not None:
             found[section].append(entry)
         elif not reported:
