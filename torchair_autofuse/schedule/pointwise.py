@@ -1,0 +1,216 @@
+"""The pointwise template: tiles of rows x columns (or flat), double buffered, split over the cores by rows or columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
+from torchair_autofuse.loop.rewrite import canonical
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.program import Layout, Program
+from torchair_autofuse.schedule.select import Selector
+from torchair_autofuse.schedule.tiling import Let, Tree, Var
+from torchair_autofuse.schedule.ub import UbPlan, plan
+from torchair_autofuse.soc.chip import Chip
+
+LANES = 256  # buffers hold a multiple of this many elements, so that every instruction may be rounded up to full repeats
+_BYTES_PER_CORE = 4096  # a core is not started for less traffic than this (guides for 2201)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How one kernel runs on one architecture: a single variant, total over all sizes.
+
+    ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
+    ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
+    the tiling from the symbols, ``core_num`` and ``ub_bytes``. ``align``: the pitch of a row is a multiple of it.
+    """
+
+    template: str
+    npu_arch: int
+    kernel: Kernel
+    nest: Nest
+    outer: tuple[Axis, ...]
+    rows: Axis | None
+    cols: Axis | None
+    program: Program
+    plan: UbPlan
+    align: int
+    steps: tuple[Let, ...]
+    tiling_key: int = 1
+
+    def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
+        """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
+        return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the values that the kernel reads from its tiling data, in order (int64 each)."""
+        return tuple(s.name for s in self.steps if s.field)
+
+
+def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
+    """The pointwise schedule of a single-nest kernel without reductions, or why there is none.
+
+    Refuses with AF210 for what the template does not cover and AF212 when even the smallest tile does not fit in UB.
+    """
+    if len(kernel.nests) != 1 or any(isinstance(v, Reduce) for v in kernel.nests[0].values):
+        return Reason("AF210", "the pointwise template takes one nest without reductions")
+    nest = canonical(kernel).nests[0]
+    axes = nest.axes
+    cols = axes[-1] if axes else None
+    rows = axes[-2] if len(axes) > 1 else None
+    outer = axes[:-2]
+    program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
+    reason = _transfers_ok(program, rows, cols)
+    if reason is not None:
+        return reason
+    ub = plan(program, chip.max_live_tensors)
+    if len(ub.slots) > 56:
+        return Reason("AF212", f"{len(ub.slots)} buffers; a kernel has at most 64")
+    align = max([8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")])
+    steps = (
+        _flat_steps(program, ub, cols, chip)
+        if rows is None or cols is None
+        else _rows_steps(program, ub, nest, outer, rows, cols, align, chip)
+    )
+    made = Schedule("pointwise", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps)
+    smallest = made.tiling({s.name: 1 for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+    if smallest["tile_cols"] < 1 or smallest["ub_used"] > chip.ub_plan_bytes:
+        return Reason("AF212", f"needs {smallest['ub_used']} bytes of UB for the smallest tile, {chip.ub_plan_bytes} are there")
+    return made
+
+
+def _transfers_ok(program: Program, rows: Axis | None, cols: Axis | None) -> Reason | None:
+    """Every copy must have contiguous runs along the innermost tile axis that it has."""
+    for transfer in (*program.loads, *program.stores):
+        strides = dict(transfer.strides)
+        layout = program.bufs[transfer.buf].layout
+        inner = cols if layout in (Layout.FULL, Layout.ROW) else rows if layout == Layout.COL else None
+        if inner is not None and strides.get(inner.name) != 1:
+            return Reason("AF210", f"{transfer.param} is not contiguous along the inner axis")
+    return None
+
+
+def _bytes(program: Program, ub: UbPlan, layout: Layout) -> int:
+    return ub.bytes_per_element(layout, program.scratch if layout == Layout.FULL else 0)
+
+
+def _fixed(program: Program, ub: UbPlan) -> int:
+    """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
+    ones = ub.bytes_per_element(Layout.ONE) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
+    return ones + (program.scratch * LANES + 512 if program.scratch else 0)
+
+
+def _sizes(nest: Nest) -> list[Let]:
+    """One field per symbolic axis size and symbolic stride, so that the kernel computes no shapes."""
+    steps: list[Let] = []
+    seen: set[Expr] = set()
+    strides = [s for node in (*nest.values, *nest.stores) for _, s in getattr(node, "strides", ())]
+    for e in (*(a.size for a in nest.axes), *strides):
+        if not isinstance(e, int) and e not in seen:
+            seen.add(e)
+            steps.append(Let(f"size{len(steps)}", t.from_expr(e), field=True))
+    return steps
+
+
+def size_name(nest: Nest, e: Expr) -> str:
+    """Name of the tiling field that holds a symbolic size of the nest."""
+    fields = {t.from_expr(e): s.name for s in _sizes(nest) for e in [e] if s.value == t.from_expr(e)}
+    return fields[t.from_expr(e)]
+
+
+def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
+    size: Tree = t.from_expr(cols.size) if cols else 1
+    full, fixed = max(1, _bytes(program, ub, Layout.FULL)), _fixed(program, ub)
+    traffic = max(1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores)))
+    spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed)
+    return (
+        Let("total", size, field=True),
+        Let("work", t.maximum(Var("total"), 1)),
+        Let("room", t.rounddown(t.floordiv(spare, full), LANES)),
+        Let("wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), _BYTES_PER_CORE), 1))),
+        Let("core_cols", t.roundup(t.ceildiv(Var("work"), Var("wanted")), LANES), field=True),
+        Let("tile_cols", t.minimum(Var("room"), Var("core_cols")), field=True),
+        Let("block_dim", t.ceildiv(Var("work"), Var("core_cols"))),
+        Let("cap_full", Var("tile_cols"), field=True),
+        Let("ub_used", t.add(t.mul(Var("cap_full"), full), fixed)),
+    )
+
+
+def _row_unit(program: Program, rows: Axis, cols: Axis, outer: tuple[Axis, ...]) -> Tree:
+    """Rows per core are a multiple of this: no two cores then write one 32-byte block of any output."""
+    unit = 1
+    by_panel = False
+    for store in program.stores:
+        buf = program.bufs[store.buf]
+        if buf.layout == Layout.FULL:
+            width = cols.size if isinstance(cols.size, int) else 1
+            step = 32 // gcd(32, width * buf.itemsize)
+        elif buf.layout == Layout.COL:
+            step = 32 // buf.itemsize
+        else:
+            step = 1
+            by_panel |= any(a.name in dict(store.strides) for a in outer)
+        unit = unit * step // gcd(unit, step)
+    return t.mul(t.from_expr(rows.size), 32) if by_panel else unit
+
+
+def _rows_steps(
+    program: Program,
+    ub: UbPlan,
+    nest: Nest,
+    outer: tuple[Axis, ...],
+    rows: Axis,
+    cols: Axis,
+    align: int,
+    chip: Chip,
+) -> tuple[Let, ...]:
+    full, row = _bytes(program, ub, Layout.FULL), _bytes(program, ub, Layout.ROW)
+    col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
+    fixed = _fixed(program, ub)
+    traffic = max(
+        1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores) if program.bufs[x.buf].layout == Layout.FULL)
+    )
+    split = all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
+    spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
+    widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), full + row + col), 0), LANES)
+    steps = [
+        *_sizes(nest),
+        Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
+        Let("total_cols", t.from_expr(cols.size), field=True),
+        Let("rows_work", t.maximum(Var("total_rows"), 1)),
+        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        Let("spare", spare),
+        Let("pitch", t.roundup(Var("cols_work"), align)),
+        Let("per_row", t.add(t.mul(Var("pitch"), full), col + colb)),
+        Let("fit", t.floordiv(t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0), Var("per_row"))),
+        Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), _BYTES_PER_CORE)),
+        Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
+        Let("unit", _row_unit(program, rows, cols, outer)),
+        Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),
+        Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
+        # columns are shared out only where every row starts on a 32-byte block
+        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)) if split else 1),
+        Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), field=True),
+        Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
+        Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
+        Let("tile_rows", t.maximum(t.minimum(t.minimum(Var("fit"), chip.max_block_count), Var("core_rows")), 1), field=True),
+        Let("tile_cols", t.minimum(t.select(Var("fit"), Var("cols_work"), widest), Var("core_cols")), field=True),
+        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
+        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), t.roundup(Var("tile_cols"), align)), LANES), field=True),
+        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
+        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
+        Let(
+            "ub_used",
+            t.add(
+                t.mul(Var("cap_full"), full), t.mul(Var("cap_row"), row), t.mul(Var("cap_col"), col),
+                t.mul(Var("cap_colb"), colb), fixed,
+            ),  # fmt: skip
+        ),
+    ]  # fmt: skip
+    return tuple(steps)
