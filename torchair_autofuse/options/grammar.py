@@ -57,7 +57,8 @@ def clip(text: str) -> str:
 
 
 def parse_flags(text: str, variable: str) -> tuple[dict[str, Value], tuple[Reason, ...]]:
-    """The keys of one flag variable with their checked values, and one warning for each thing that is wrong.
+    """The keys of one flag variable with their checked values, and a warning for each thing that is wrong
+    (an item written twice is warned about twice).
 
     Never raises. The last of several values of a key wins; a bad value leaves the key out, so that its default holds.
     """
@@ -87,7 +88,7 @@ def parse_flags(text: str, variable: str) -> tuple[dict[str, Value], tuple[Reaso
             found[name] = KEYS[name].parse(plain)
         except BadValue as bad:
             warnings.append(Reason("AF103", f"{variable}: --{name}={clip(plain)} is ignored: {bad}"))
-    return found, tuple(dict.fromkeys(warnings))
+    return found, tuple(warnings)
 
 
 def _items(text: str, variable: str, warnings: list[Reason]) -> list[str]:

@@ -44,10 +44,10 @@ def human_us(us: float | None) -> str:
 def render(report: FusionReport) -> str:
     """The text of ``report``; every fused op, refusal and warning is in it."""
     out = io.StringIO()
-    # An empty _environ keeps COLUMNS, FORCE_COLOR and the like from changing the text.
+    # All that rich would otherwise guess from the environment (COLUMNS, FORCE_COLOR, ...) is given.
     console = Console(
         file=out, width=WIDTH, color_system=None, force_terminal=False, force_jupyter=False, force_interactive=False,
-        legacy_windows=False, highlight=False, markup=False, emoji=False, _environ={},
+        legacy_windows=False, highlight=False, markup=False, emoji=False,
     )  # fmt: skip
     for line in _head(report):
         _line(console, line)
