@@ -11,12 +11,14 @@ from torch import Tensor
 from torchair_autofuse.host.ops.pointwise import (
     BOOL,
     FLOAT,
+    INT,
     NUMBER,
     ORDERED,
     common_dtype,
     down,
     one_element,
     pointwise,
+    promoted,
     required_attr,
     up,
 )
@@ -161,17 +163,18 @@ def _power(call: OpCall, x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- two operands
 
 
-@pointwise("Add", "AddV2", arity=2, kinds=NUMBER)
+# TorchAir's shape arithmetic adds the i32 of a Shape to an i64 constant.
+@pointwise("Add", "AddV2", arity=2, kinds=NUMBER, promotes=INT)
 def _add(call: OpCall, a: Tensor, b: Tensor) -> Tensor:
     return a + b
 
 
-@pointwise("Sub", arity=2, kinds=NUMBER)
+@pointwise("Sub", arity=2, kinds=NUMBER, promotes=INT)
 def _sub(call: OpCall, a: Tensor, b: Tensor) -> Tensor:
     return a - b
 
 
-@pointwise("Mul", arity=2, kinds=NUMBER | BOOL)
+@pointwise("Mul", arity=2, kinds=NUMBER | BOOL, promotes=NUMBER | BOOL)
 def _mul(call: OpCall, a: Tensor, b: Tensor) -> Tensor:
     return a * b  # bool: and
 
@@ -249,7 +252,7 @@ def _mod(call: OpCall, a: Tensor, b: Tensor) -> Tensor:
     return torch.fmod(a, b) if a.is_floating_point() else _int_rest(a, b, "trunc")  # sign of a
 
 
-@pointwise("Pow", arity=2, kinds=ORDERED)
+@pointwise("Pow", arity=2, kinds=ORDERED, promotes=ORDERED)
 def _pow(call: OpCall, a: Tensor, b: Tensor) -> Tensor:
     return torch.pow(a, b)
 
@@ -326,9 +329,10 @@ def _axpy_v2(call: OpCall, a: Tensor, b: Tensor, alpha: Tensor) -> Tensor:
 
 @op("Sxpy")
 def _sxpy(call: OpCall) -> Tensor:
-    a, b, alpha = call.tensor(0), call.tensor(1), call.optional(2)
-    dtype = common_dtype(call, (a, b) if alpha is None else (a, b, alpha), NUMBER)
-    scaled = up(b) if alpha is None else up(one_element(alpha, "alpha")) * up(b)
+    alpha = call.optional(2)
+    a, b = promoted((call.tensor(0), call.tensor(1)))
+    dtype = common_dtype(call, (a, b), NUMBER)
+    scaled = up(b) if alpha is None else up(one_element(alpha, "alpha").to(dtype)) * up(b)
     return down(up(a) - scaled, dtype)
 
 

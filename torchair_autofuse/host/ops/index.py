@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from torchair_autofuse.host.ops.numerics import axis_of, dtype_attr, f32, scalar, wide
+from torchair_autofuse.host.ops.numerics import axis_of, dtype_attr, scalar, wide
 from torchair_autofuse.host.ops.registry import OpCall, op
 
 
-def _positions(call: OpCall, indices: torch.Tensor, size: int, *, negative: bool) -> torch.Tensor:
+def positions(call: OpCall, indices: torch.Tensor, size: int, *, negative: bool) -> torch.Tensor:
     """Indices as i64 in [0, size). Raises ValueError when one is outside, or negative where that is not supported."""
     found = indices.long()
     if found.numel():
@@ -30,7 +30,7 @@ def _gather(call: OpCall, axis: int) -> torch.Tensor:
     x, indices = call.tensor("x"), call.tensor("indices")
     axis, batch = axis_of(call, axis, x.dim()), int(call.attr("batch_dims", 0))
     batch = batch + indices.dim() if batch < 0 else batch
-    found = _positions(call, indices, x.shape[axis], negative=bool(call.attr("negative_index_support", False)))
+    found = positions(call, indices, x.shape[axis], negative=bool(call.attr("negative_index_support", False)))
     if not batch:
         shape = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
         return x.index_select(axis, found.reshape(-1)).reshape(shape)
@@ -58,7 +58,7 @@ def gather_elements(call: OpCall) -> torch.Tensor:
     """x, index -> x at index along ``dim``, of the shape of index."""
     x, index = call.tensor("x"), call.tensor("index")
     dim = axis_of(call, int(call.attr("dim", 0)), x.dim())
-    return torch.gather(x, dim, _positions(call, index, x.shape[dim] if x.dim() else 1, negative=False))
+    return torch.gather(x, dim, positions(call, index, x.shape[dim] if x.dim() else 1, negative=False))
 
 
 @op("GatherNd")
@@ -66,7 +66,7 @@ def gather_nd(call: OpCall) -> torch.Tensor:
     """x, indices (..., k) -> x[indices[..., 0], ..., indices[..., k - 1]]."""
     x, indices = call.tensor("x"), call.tensor("indices")
     negative = bool(call.attr("negative_index_support", False))
-    parts = [_positions(call, t, x.shape[k], negative=negative) for k, t in enumerate(indices.unbind(-1))]
+    parts = [positions(call, t, x.shape[k], negative=negative) for k, t in enumerate(indices.unbind(-1))]
     return x[tuple(parts)] if parts else x.expand(*indices.shape[:-1], *x.shape).contiguous()
 
 
@@ -92,7 +92,7 @@ def _put(call: OpCall, data: torch.Tensor, dim: int) -> torch.Tensor:
     """``data`` with updates at indices along ``dim``; only the region of the indices is read from the updates."""
     indices, updates = call.tensor("indices"), call.tensor("updates")
     reduction = str(call.attr("reduction", "none"))
-    found = _positions(call, indices, data.shape[dim] if data.dim() else 1, negative=False)
+    found = positions(call, indices, data.shape[dim] if data.dim() else 1, negative=False)
     names = {"add": "sum", "mul": "prod", "sum": "sum", "mean": "mean"}
     if reduction == "none":
         return data.scatter(dim, found, updates.to(data.dtype))
@@ -114,7 +114,7 @@ def scatter_elements(call: OpCall) -> torch.Tensor:
 def scatter_nd_update(call: OpCall) -> torch.Tensor:
     """var[indices] = updates in place, indices (..., k)."""
     var, indices = call.tensor("var"), call.tensor("indices")
-    parts = [_positions(call, t, var.shape[k], negative=False) for k, t in enumerate(indices.unbind(-1))]
+    parts = [positions(call, t, var.shape[k], negative=False) for k, t in enumerate(indices.unbind(-1))]
     var[tuple(parts)] = call.tensor("updates").to(var.dtype)
     return var
 
@@ -123,7 +123,7 @@ def scatter_nd_update(call: OpCall) -> torch.Tensor:
 def scatter_update(call: OpCall) -> torch.Tensor:
     """var[indices[i]] = updates[i] along dim 0, in place."""
     var = call.tensor("var")
-    found = _positions(call, call.tensor("indices"), var.shape[0], negative=False)
+    found = positions(call, call.tensor("indices"), var.shape[0], negative=False)
     var[found] = call.tensor("updates").to(var.dtype)
     return var
 
@@ -151,7 +151,7 @@ def inplace_index_add(call: OpCall) -> torch.Tensor:
     """var[.., indices[k], ..] += alpha * updates[.., k, ..] along ``axis``, in place; alpha is an optional input."""
     var, alpha = call.tensor("var"), call.optional("alpha")
     axis = axis_of(call, int(call.attr("axis")), var.dim())
-    found = _positions(call, call.tensor("indices"), var.shape[axis], negative=False)
+    found = positions(call, call.tensor("indices"), var.shape[axis], negative=False)
     updates = wide(call.tensor("updates")).to(wide(var).dtype)
     updates = updates if alpha is None else updates * alpha.to(updates.dtype)
     return var.copy_(wide(var).index_add(axis, found, updates))
@@ -193,22 +193,6 @@ def non_zero(call: OpCall) -> torch.Tensor:
     )
 
 
-@op("EmbeddingDenseGrad")
-def embedding_dense_grad(call: OpCall) -> torch.Tensor:
-    """grad (..., D), indices (...) -> (num_weights, D), rows of grad added at their index in f32.
-
-    Rows of ``padding_idx`` are left out; ``scale_grad_by_freq`` divides by how often the index occurs.
-    """
-    grad, count = call.tensor("grad"), int(call.attr("num_weights"))
-    found = _positions(call, call.tensor("indices").reshape(-1), count, negative=False)
-    rows = f32(grad).reshape(found.numel(), grad.shape[-1])
-    if call.attr("scale_grad_by_freq", False):
-        rows = rows / found.bincount(minlength=count)[found].unsqueeze(-1)
-    keep = found != int(call.attr("padding_idx", -1))
-    y = torch.zeros(count, grad.shape[-1], dtype=rows.dtype)
-    return y.index_add(0, found[keep], rows[keep]).to(grad.dtype)
-
-
 def _extreme(call: OpCall, axis: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """(first position i64, value) of the extreme along ``axis``, the dim kept as 1."""
     x = call.tensor("x")
@@ -219,7 +203,7 @@ def _extreme(call: OpCall, axis: int, largest: bool) -> tuple[torch.Tensor, torc
 
 @op("ArgMaxV2", "ArgMin", "ArgMaxD")
 def arg_extreme(call: OpCall) -> torch.Tensor:
-    """The first position of the extreme along ``dimension`` (an input; of the D form an attribute), that dim dropped."""
+    """The first position of the extreme along ``dimension`` (input; attribute of the D form), that dim dropped."""
     axis = int(call.attr("dimension")) if call.type == "ArgMaxD" else scalar(call, "dimension")
     found, _ = _extreme(call, axis, call.type != "ArgMin")
     found = found.squeeze(axis_of(call, axis, found.dim())) if found.dim() else found

@@ -42,7 +42,7 @@ def down(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def common_dtype(call: OpCall, tensors: Sequence[torch.Tensor], kinds: frozenset[torch.dtype]) -> torch.dtype:
-    """The one dtype of all operands. Raises ValueError if they differ (GE never promotes) or the op lacks it."""
+    """The one dtype of all operands. Raises ValueError if they differ (few ops promote) or the op lacks it."""
     dtype = tensors[0].dtype
     if any(t.dtype != dtype for t in tensors):
         raise ValueError(
@@ -52,6 +52,14 @@ def common_dtype(call: OpCall, tensors: Sequence[torch.Tensor], kinds: frozenset
         known = ", ".join(sorted(dtype_name(k) for k in kinds))
         raise ValueError(f"{call.type} does not take {dtype_name(dtype)}; it takes {known}")
     return dtype
+
+
+def promoted(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Operands of an op whose IR promotes them (Mul, Pow, Sxpy) in their common type, a 0-d tensor counting in full."""
+    dtype = tensors[0].dtype
+    for t in tensors[1:]:
+        dtype = torch.promote_types(dtype, t.dtype)
+    return [t.to(dtype) for t in tensors]
 
 
 def required_attr(call: OpCall, name: str) -> Any:
@@ -69,18 +77,25 @@ def one_element(tensor: torch.Tensor, what: str) -> torch.Tensor:
 
 
 def pointwise(
-    *types: str, arity: int, kinds: frozenset[torch.dtype] = FLOAT, broadcast: bool = True, scalars: int = 0
+    *types: str,
+    arity: int,
+    kinds: frozenset[torch.dtype] = FLOAT,
+    broadcast: bool = True,
+    scalars: int = 0,
+    promotes: frozenset[torch.dtype] = frozenset(),
 ) -> Callable[[Body], Body]:
     """Registers ``body(call, *operands)`` for GE op types whose output has the dtype of their operands.
 
     The first ``arity`` inputs are the operands, required and of one dtype out of ``kinds``; the body sees them in the
     compute dtype and its result is rounded to theirs. ``broadcast``: whether their shapes may differ. The last
-    ``scalars`` operands are one-element tensors, seen as 0-d. The body's own name and order of operations are the op's.
+    ``scalars`` operands are one-element tensors, seen as 0-d. ``promotes``: dtypes among which operands
+    may differ; they are brought to the common one first. The body's own name and order of operations are the op's.
     """
 
     def register(body: Body) -> Body:
         def run(call: OpCall) -> torch.Tensor:
             operands = [call.tensor(i) for i in range(arity)]
+            operands = promoted(operands) if all(t.dtype in promotes for t in operands) else operands
             dtype = common_dtype(call, operands, kinds)
             for i in range(arity - scalars, arity):
                 operands[i] = one_element(operands[i], f"input {i}")
