@@ -103,7 +103,8 @@ class Graph:
     @cached_property
     def controlled(self) -> frozenset[str]:
         """Names of the nodes that have or feed a control edge."""
-        return frozenset(n.name for n in self.nodes if n.controls) | frozenset(c for n in self.nodes for c in n.controls)
+        fed = frozenset(n.name for n in self.nodes if n.controls)
+        return fed | frozenset(c for n in self.nodes for c in n.controls)
 
     def info(self, ref: TensorRef) -> TensorInfo:
         return self.tensors.get(ref, UNKNOWN)

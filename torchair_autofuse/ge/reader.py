@@ -142,8 +142,8 @@ def _text(raw: bytes) -> str:
 def decode_attr(attr: Any) -> AttrValue:
     """An AttrDef as a Python value.
 
-    str, int, float, bool, DType (``dt``; its C number if unknown), a list of these, np.ndarray (``t``), a list of lists,
-    or None for what has no counterpart (functions, subgraphs).
+    str, int, float, bool, DType (``dt``; its C number if unknown), a list of these, np.ndarray (``t``), a list of
+    lists, or None for what has no counterpart (functions, subgraphs).
     """
     kind = attr.WhichOneof("value")
     if kind in _SCALAR_FIELDS:

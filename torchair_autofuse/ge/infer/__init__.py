@@ -14,11 +14,13 @@ from typing import Any
 
 from torchair_autofuse.dtypes import I32, I64, DType, from_numpy
 from torchair_autofuse.ge.graph import UNKNOWN, Graph, Node, TensorInfo, TensorRef, constant
-from torchair_autofuse.ge.infer import cube, elementwise, index, move, norm, reduce  # noqa: F401 (they register rules)
+from torchair_autofuse.ge.infer import cube, elementwise, move, norm, reduce  # noqa: F401 (they register rules)
+from torchair_autofuse.ge.infer import index as _index  # noqa: F401
 from torchair_autofuse.ge.infer.registry import (
     MAX_VALUE,
     RULES,
     Call,
+    Facts,
     InferRule,
     Shape,
     Unknown,
@@ -33,31 +35,48 @@ from torchair_autofuse.loop.expr import Expr
 __all__ = ["infer"]
 
 _NO_OUTPUT = frozenset(("NetOutput",))
+_PASSES = 4  # walks over the graph at most; a second one is rare
 
 
 def infer(
     graph: Graph,
     data_shapes: Mapping[int, Sequence[Expr]] | None = None,
     data_values: Mapping[int, Expr] | None = None,
+    minimum: Mapping[str, int] | int = 0,
 ) -> Graph:
     """``graph`` with ``tensors`` and ``notes`` filled.
 
     ``data_shapes`` maps the ``index`` of a Data to its dims; they stand where the descriptor says -1 (or has no rank).
     A symbolic dim nobody names becomes the symbol ``d<index>_<dim>``. ``data_values`` maps the index of a 0-d integer
-    Data to its value; a host-side one nobody names becomes ``v<index>``. ``notes`` says, per node with an unknown
-    output, why. Raises ValueError when the given dims contradict a descriptor.
+    Data to its value; a host-side one nobody names becomes ``v<index>``. ``minimum`` is a lower bound of the symbols,
+    one for all or by name: Dynamo compiles sizes 0 and 1 apart, so its symbols are at least 2. ``notes`` says, per
+    node with an unknown output, why. Raises ValueError when the given dims contradict a descriptor.
     """
+    facts = Facts(minimum)
+    for _ in range(_PASSES):
+        known = len(facts)
+        tensors, notes = _pass(graph, data_shapes or {}, data_values or {}, facts)
+        if len(facts) == known:
+            break
+    tensors = {ref: _without_symbolic_floats(info) for ref, info in tensors.items()}
+    return replace(graph, tensors=MappingProxyType(tensors), notes=MappingProxyType(notes))
+
+
+def _pass(
+    graph: Graph, shapes: Mapping[int, Sequence[Expr]], values: Mapping[int, Expr], facts: Facts
+) -> tuple[dict[TensorRef, TensorInfo], dict[str, str]]:
+    """One walk over the nodes; equalities that it learns are applied from the next walk on to what came before."""
     tensors: dict[TensorRef, TensorInfo] = {}
     notes: dict[str, str] = {}
     for node in graph.nodes:
         if node.type in _NO_OUTPUT:
             continue
         if node.type in ("Data", "RefData"):
-            infos = [_data(node, data_shapes or {}, data_values or {})]
+            infos = [_data(node, shapes, values)]
         elif node.type in ("Const", "Constant"):
             infos = [_const(node)]
         else:
-            call = Call(node, tuple(None if ref is None else tensors.get(ref, UNKNOWN) for ref in node.inputs))
+            call = Call(node, tuple(None if ref is None else tensors.get(ref, UNKNOWN) for ref in node.inputs), facts)
             rule = RULES.get(node.type)
             if rule is None:
                 infos, why = [], "no inference rule for this op type"
@@ -66,8 +85,23 @@ def infer(
             if why:
                 notes[node.name] = f"{node.type}: {why}"
         for i in range(len(node.output_names)):
-            tensors[TensorRef(node.name, i)] = infos[i] if i < len(infos) else UNKNOWN
-    return replace(graph, tensors=MappingProxyType(tensors), notes=MappingProxyType(notes))
+            tensors[TensorRef(node.name, i)] = _with(facts, infos[i]) if i < len(infos) else UNKNOWN
+    return tensors, notes
+
+
+def _with(facts: Facts, info: TensorInfo) -> TensorInfo:
+    if not facts:
+        return info
+    shape = None if info.shape is None else tuple(facts.apply(d) for d in info.shape)
+    value = None if info.value is None else tuple(facts.apply(e) for e in info.value)
+    return replace(info, shape=shape, value=value)
+
+
+def _without_symbolic_floats(info: TensorInfo) -> TensorInfo:
+    """A size cast to a float helps to infer other sizes; it is no constant, and what leaves here says so."""
+    if info.value is None or info.dtype is None or not info.dtype.is_float:
+        return info
+    return info if all(isinstance(e, float) for e in info.value) else replace(info, value=None)
 
 
 def _data(node: Node, shapes: Mapping[int, Sequence[Expr]], values: Mapping[int, Expr]) -> TensorInfo:
@@ -85,7 +119,9 @@ def _data(node: Node, shapes: Mapping[int, Sequence[Expr]], values: Mapping[int,
     for k, d in enumerate(dims):
         if d >= 0:
             if given is not None and isinstance(given[k], int) and given[k] != d:
-                raise ValueError(f"Data {node.name!r} (index {index}): dim {k} is {d} in the graph, {given[k]} was given")
+                raise ValueError(
+                    f"Data {node.name!r} (index {index}): dim {k} is {d} in the graph, {given[k]} was given"
+                )
             shape.append(d)
         else:
             shape.append(expr.symbol(f"d{index}_{k}") if given is None else given[k])
@@ -115,8 +151,9 @@ def _apply(rule: InferRule, call: Call) -> tuple[list[TensorInfo], str]:
     dtypes = _each(rule.dtypes, eval_dtype, call, reasons)
     shapes = _each(rule.shapes, eval_shape, call, reasons)
     value: tuple[Any, ...] | None = None
-    if rule.value is not None and dtypes and dtypes[0] is not None and _small(shapes[0] if shapes else None):
-        value = _value(rule, call, dtypes[0])
+    if rule.value is not None and dtypes and _small(shapes[0] if shapes else None):
+        compute = dtypes[0] or _integer_inputs(call)
+        value = None if compute is None else _value(rule, call, compute)
     infos = [
         TensorInfo(
             dtypes[i] if i < len(dtypes) else None,
@@ -150,8 +187,14 @@ def _each(specs: Any, evaluate: Any, call: Call, reasons: list[str]) -> list[Any
     return found
 
 
+def _integer_inputs(call: Call) -> DType | None:
+    """Mixed integer operands: the dtype of the result is unknown, its value is not."""
+    integer = all(info is None or info.dtype is None or info.dtype.is_int for info in call.inputs)
+    return I64 if integer else None
+
+
 def _small(shape: Shape | None) -> bool:
-    return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= MAX_VALUE  # type: ignore[arg-type]
+    return shape is not None and all(isinstance(d, int) for d in shape) and math.prod(shape) <= MAX_VALUE
 
 
 def _value(rule: InferRule, call: Call, dtype: DType) -> tuple[Any, ...] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from torchair_autofuse.dtypes import I8, I32, U8, DType
-from torchair_autofuse.ge.infer.registry import Call, Shape, Unknown, rule
+from torchair_autofuse.ge.infer.registry import Call, DTypeSpec, Shape, Unknown, rule
 from torchair_autofuse.ge.infer.shapes import axis, broadcast, window
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
@@ -21,7 +20,7 @@ def _accumulated(call: Call) -> DType:
     return dtype
 
 
-def _matmul(flag1: str, flag2: str) -> Any:
+def _matmul(flag1: str, flag2: str) -> Callable[[Call], Shape]:
     def shape(call: Call) -> Shape:
         a, b = call.shape(0), call.shape(1)
         if len(a) < 2 or len(b) < 2:
@@ -57,7 +56,7 @@ def _spatial(values: Sequence[int], at: Sequence[int], rank: int) -> list[int]:
     raise Unknown(f"{len(values)} values for rank {rank}")
 
 
-def _conv(default: str) -> Any:
+def _conv(default: str) -> Callable[[Call], Shape]:
     def shape(call: Call) -> Shape:
         x, weight = call.shape(0), call.shape(1)
         channel, at = _layout(call, default)
@@ -84,7 +83,7 @@ def _by_size_input(call: Call) -> Shape:
     return size
 
 
-def _conv_transpose(default: str) -> Any:
+def _conv_transpose(default: str) -> Callable[[Call], Shape]:
     def shape(call: Call) -> Shape:
         size = call.info(0).value
         if size is not None and not any(isinstance(d, int) and d <= 0 for d in size):
@@ -117,7 +116,7 @@ rule("Conv2DBackpropFilter Conv3DBackpropFilter", lambda call: call.exprs(1), 0)
 
 
 # -- pooling over an NCHW tensor ---------------------------------------------------------------------------------------
-def _pool_argmax(first: int) -> Any:
+def _pool_argmax(first: int) -> Callable[[Call], Shape]:
     """Window attributes hold H and W at positions ``first`` and ``first + 1``; pads are the same on both sides."""
 
     def shape(call: Call) -> Shape:
@@ -149,10 +148,10 @@ def _pool(call: Call) -> Shape:
     return (*x[:2], *(window(x[2 + i], k[i], s[i], 2 * p[2 * i], 1, ceil) for i in range(2)))
 
 
-_MASK = [0, lambda call: call.ge_dtype("dtype", I32)]
-rule("MaxPoolWithArgmaxV1", [_pool_argmax(1), _pool_argmax(1)], _MASK)  # type: ignore[arg-type]
-rule("MaxPoolWithArgmaxV3", [_pool_argmax(0), _pool_argmax(0)], _MASK)  # type: ignore[arg-type]
-rule("MaxPool3DWithArgmaxV2", [lambda call: None] * 2, _MASK)  # type: ignore[arg-type]
+_MASK: list[DTypeSpec] = [0, lambda call: call.ge_dtype("dtype", I32)]
+rule("MaxPoolWithArgmaxV1", [_pool_argmax(1), _pool_argmax(1)], _MASK)
+rule("MaxPoolWithArgmaxV3", [_pool_argmax(0), _pool_argmax(0)], _MASK)
+rule("MaxPool3DWithArgmaxV2", [lambda call: None] * 2, _MASK)
 rule("MaxPoolGradWithArgmaxV1 MaxPoolGradWithArgmaxV3", 0)
 rule("MaxPoolV3 AvgPoolV2", _pool, 0)
 rule("AvgPoolV2Grad", _by_size_input, 1)
@@ -177,7 +176,7 @@ rule("GridSampler3D", lambda call: (*call.shape(0)[:2], *call.shape(1)[1:4]), 0)
 rule("GridSampler2DGrad", [1, 2], [1, 2])
 
 
-# -- gated units: half of one dim ----------------------------------------------------------------------------------------
+# -- gated units: half of one dim -----------------------------------------------------------------------------------
 def _half(call: Call) -> Shape:
     x = call.shape(0)
     at = axis(int(call.attr("dim", -1)), len(x))

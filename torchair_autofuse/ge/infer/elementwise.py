@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchair_autofuse.dtypes import BOOL, F16, F32, I8, I32, U8, DType
+from torchair_autofuse.dtypes import BOOL, F16, F32, F64, I8, I32, U8, DType
 from torchair_autofuse.ge.infer import values as v
 from torchair_autofuse.ge.infer.registry import Call, ObjectArray, Unknown, rule, to_array
 from torchair_autofuse.ge.infer.shapes import broadcast_inputs
@@ -18,13 +18,33 @@ def common_dtype(call: Call) -> DType:
     return found.pop()
 
 
+def promoted_dtype(call: Call) -> DType:
+    """For ops whose output type is the promotion of their input types (Mul, Pow, Sxpy)."""
+    found = call.dtype(0)
+    for i in range(1, len(call.inputs)):
+        if call.has(i):
+            found = _promote(found, call.dtype(i))
+    return found
+
+
+def _promote(a: DType, b: DType) -> DType:
+    if a == b:
+        return a
+    if a.is_float and b.is_float:
+        return F64 if F64 in (a, b) else F32
+    if a.is_float or b.is_float:
+        return a if a.is_float else b
+    if a.kind == b.kind == "int":
+        return a if a.itemsize > b.itemsize else b
+    raise Unknown(f"operands of different dtypes: {a}, {b}")
+
+
 def _real_quotient_dtype(call: Call) -> DType:
+    """Of integers the op's documentation and its use for sizes disagree: unknown."""
     dtype = common_dtype(call)
+    if dtype.is_int:
+        raise Unknown("true division of integers")
     return F32 if dtype == BOOL else dtype
-
-
-def _masked_fill_shape(call: Call) -> tuple[object, ...]:
-    return broadcast_inputs(0, 1)(call)  # type: ignore[no-any-return]
 
 
 def _identity_value(call: Call, dtype: DType) -> ObjectArray:
@@ -47,7 +67,8 @@ rule(
     "Reciprocal Rint Round Rsqrt Sign Sin Sinh Sqrt Square Tan Tanh Trunc Sigmoid "
     "Relu Relu6 LeakyRelu Elu Celu CeluV2 Selu Gelu GeluV2 FastGelu FastGeluV2 Swish Mish HardSwish HardSigmoid "
     "HardShrink SoftShrink Softplus SoftplusV2 Softsign Threshold ThresholdV2 NanToNum Adds Muls Power Pows Fills "
-    "Tril Triu DropOutDoMask DropOutDoMaskV3 StopGradient ReverseV2 Roll Cumsum Cumprod CumsumD FakeQuantWithMinMaxVars",
+    "Tril Triu DropOutDoMask DropOutDoMaskV3 StopGradient ReverseV2 Roll Cumsum Cumprod CumsumD "
+    "FakeQuantWithMinMaxVars",
     0,
 )
 rule("Neg", 0, 0, v.elementwise(v.NEG))
@@ -60,7 +81,7 @@ rule("Cast", 0, lambda call: call.ge_dtype("dst_type", None), v.cast_value)
 # broadcasting
 rule("Add AddV2", _ALL, common_dtype, v.elementwise(v.ADD))
 rule("Sub", _ALL, common_dtype, v.elementwise(v.SUB))
-rule("Mul MulNoNan", _ALL, common_dtype, v.elementwise(v.MUL))
+rule("Mul", _ALL, promoted_dtype, v.elementwise(v.MUL))
 rule("Div TruncateDiv DivNoNan", _ALL, common_dtype, v.elementwise(v.DIV))
 rule("RealDiv", _ALL, _real_quotient_dtype, v.elementwise(v.REALDIV))
 rule("FloorDiv", _ALL, common_dtype, v.elementwise(v.FLOORDIV))
@@ -68,9 +89,10 @@ rule("FloorMod", _ALL, common_dtype, v.elementwise(v.FLOORMOD))
 rule("Mod TruncateMod", _ALL, common_dtype, v.elementwise(v.MOD))
 rule("Maximum", _ALL, common_dtype, v.elementwise(v.MAXIMUM))
 rule("Minimum", _ALL, common_dtype, v.elementwise(v.MINIMUM))
-rule("Pow", _ALL, common_dtype, v.elementwise(v.POW))
+rule("Pow", _ALL, promoted_dtype, v.elementwise(v.POW))
 rule(
-    "Atan2 SquaredDifference Xdivy Xlogy BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift FusedMulAdd Axpy BiasAdd",
+    "Atan2 MulNoNan SquaredDifference Xdivy Xlogy BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift "
+    "FusedMulAdd Axpy BiasAdd",
     _ALL,
     common_dtype,
 )
@@ -84,8 +106,9 @@ rule("LogicalAnd LogicalOr", _ALL, BOOL, _logical)
 
 # the first operand decides the dtype; the others are scalars or masks that may differ
 rule("Addcdiv Addcmul Lerp ClipByValue ClipByValueV2", _ALL, 0)
-rule("Sxpy AxpyV2", broadcast_inputs(0, 1), 0)
-rule("MaskedFill", _masked_fill_shape, 0)
+rule("Sxpy", broadcast_inputs(0, 1), promoted_dtype)
+rule("AxpyV2", broadcast_inputs(0, 1), 0)
+rule("MaskedFill", broadcast_inputs(0, 1), 0)
 rule("SelectV2", _ALL, 1, v.select_value)
 rule("Select", 1, 1)
 rule("PRelu", 0)
@@ -104,18 +127,14 @@ rule("PReluGrad", [0, 2], [0, 0])
 # rotary embeddings
 rule("RotaryMul RotaryPositionEmbedding InterleaveRope", 0)
 rule("ApplyRotaryPosEmb", [0, 1], [0, 1])
-rule("RotaryMulGrad RotaryPositionEmbeddingGrad", [lambda call: call.shape(_x_of_rotary(call)), 1, 2], [0, 1, 2])
-
-
-def _x_of_rotary(call: Call) -> int:
-    return 0  # x in RotaryMulGrad, dy (of the same shape) in RotaryPositionEmbeddingGrad
-
+# the first input is x in one, dy in the other: the same shape
+rule("RotaryMulGrad RotaryPositionEmbeddingGrad", [0, 1, 2], [0, 1, 2])
 
 # quantisation
+_QUANTIZE = {"torch.qint8": I8, "torch.quint8": U8, "torch.qint32": I32}
 rule("AscendQuant", 0, lambda call: call.ge_dtype("dst_type", I8))
 rule("AscendQuantV2", 0, lambda call: call.ge_dtype("dst_type", I8))
 rule("AscendRequant", 0, I8)
 rule("AscendAntiQuantV2", 0, lambda call: call.ge_dtype("dst_type", F16))
 rule("Dequantize", 0, F32)
 rule("Quantize", 0, lambda call: _QUANTIZE.get(str(call.attr("dtype", ""))))
-_QUANTIZE = {"torch.qint8": I8, "torch.quint8": U8, "torch.qint32": I32}

@@ -1,38 +1,50 @@
-"""Inference rules of ops that move, repeat or re-index data: views, concat, split, slice, transpose, pad, generators."""
+"""Inference rules of ops that move, repeat or re-index data, and of generators."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from torchair_autofuse import dtypes
 from torchair_autofuse.dtypes import F32, F64, I32, U8, DType
-from torchair_autofuse.ge.infer.registry import MAX_VALUE, Call, ObjectArray, Shape, Unknown, rule, to_array
+from torchair_autofuse.ge.infer.bounds import nonnegative
+from torchair_autofuse.ge.infer.registry import (
+    MAX_VALUE,
+    Call,
+    ObjectArray,
+    Shape,
+    Unknown,
+    ValueRule,
+    rule,
+    rule_of_all_outputs,
+    to_array,
+)
 from torchair_autofuse.ge.infer.shapes import (
     axes,
     axis,
     broadcast,
     maximum,
     minimum,
-    nonnegative,
     reshape,
     subtract,
+    tidy,
 )
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 
 
-# -- views: the value is kept, the shape changes ------------------------------------------------------------------
-def _value_reshaped(shape_of: Any) -> Any:
+# -- views: the value is kept, the shape changes --------------------------------------------------------------------
+def _value_reshaped(shape_of: Callable[[Call], Shape]) -> ValueRule:
     def value(call: Call, dtype: DType) -> ObjectArray:
-        return call.array(0).reshape(shape_of(call))
+        return to_array(call.array(0).reshape(-1).tolist(), shape_of(call))
 
     return value
 
 
-def _view(types: str, shape_of: Any) -> None:
+def _view(types: str, shape_of: Callable[[Call], Shape]) -> None:
     rule(types, shape_of, 0, _value_reshaped(shape_of))
 
 
@@ -118,9 +130,9 @@ def _broadcast_value(call: Call, dtype: DType) -> ObjectArray:
 
 def _plain(shape: Shape) -> tuple[int, ...]:
     """A shape without symbols and small enough to hold values."""
-    if not all(isinstance(d, int) for d in shape) or math.prod(shape) > MAX_VALUE:  # type: ignore[arg-type]
+    if not all(isinstance(d, int) for d in shape) or math.prod(shape) > MAX_VALUE:
         raise Unknown("value is not tracked for this shape")
-    return shape  # type: ignore[return-value]
+    return shape
 
 
 def _tile(call: Call) -> Shape:
@@ -186,8 +198,13 @@ def _concat_value(call: Call, dtype: DType) -> ObjectArray:
     return out
 
 
-def _part_dtype(call: Call) -> DType | None:
-    return call.dtype(1 if call.node.type == "Concat" else 0)
+def _parts_dtype(call: Call) -> DType:
+    """The dtype all parts share."""
+    shape_input = {"ConcatV2": len(call.inputs) - 1, "Concat": 0}.get(call.node.type)
+    found = {call.dtype(i) for i in range(len(call.inputs)) if i != shape_input}
+    if len(found) != 1:
+        raise Unknown(f"parts of different dtypes: {', '.join(sorted(d.name for d in found))}")
+    return found.pop()
 
 
 def _pack(call: Call) -> Shape:
@@ -201,8 +218,8 @@ def _pack_value(call: Call, dtype: DType) -> ObjectArray:
     return out
 
 
-rule("ConcatV2 Concat ConcatD ConcatV2D", _concat, _part_dtype, _concat_value)
-rule("Pack", _pack, 0, _pack_value)
+rule("ConcatV2 Concat ConcatD ConcatV2D", _concat, _parts_dtype, _concat_value)
+rule("Pack", _pack, _parts_dtype, _pack_value)
 
 
 def _split_v(call: Call) -> list[Shape]:
@@ -225,7 +242,9 @@ def _split(call: Call) -> list[Shape]:
 def _split_d(call: Call) -> list[Shape]:
     x = call.shape(0)
     at = axis(int(call.attr("split_dim")), len(x))
-    sizes: list[Expr] = list(call.int_list("size_splits", [])) or [expr.floordiv(x[at], call.n_outputs)] * call.n_outputs
+    sizes: list[Expr] = (
+        list(call.int_list("size_splits", [])) or [expr.floordiv(x[at], call.n_outputs)] * call.n_outputs
+    )
     return [(*x[:at], s, *x[at + 1 :]) for s in sizes]
 
 
@@ -235,11 +254,11 @@ def _unpack(call: Call) -> list[Shape]:
     return [(*x[:at], *x[at + 1 :])] * call.n_outputs
 
 
-rule("SplitV", _split_v, 0, every_output=True)  # type: ignore[arg-type]
-rule("Split", _split, 1, every_output=True)  # type: ignore[arg-type]
-rule("SplitD SplitVD", _split_d, 0, every_output=True)  # type: ignore[arg-type]
-rule("Unpack", _unpack, 0, every_output=True)  # type: ignore[arg-type]
-rule("IdentityN", _identity_n, 0, every_output=True)  # type: ignore[arg-type]
+rule_of_all_outputs("SplitV", _split_v)
+rule_of_all_outputs("Split", _split, 1)
+rule_of_all_outputs("SplitD SplitVD", _split_d)
+rule_of_all_outputs("Unpack", _unpack)
+rule_of_all_outputs("IdentityN", _identity_n)
 
 
 # -- slices ----------------------------------------------------------------------------------------------------------
@@ -266,6 +285,7 @@ def sliced(size: Expr, begin: Expr, end: Expr, stride: int = 1) -> Expr:
     else:
         length = subtract(last, first)
         length = length if nonnegative(length) else maximum(length, 0)
+    length = tidy(length)
     return length if stride == 1 else expr.ceildiv(length, stride)
 
 
@@ -364,7 +384,7 @@ rule("FillD", lambda call: tuple(call.int_list("dims")), 0)
 rule("Empty", lambda call: call.exprs(0), _number_dtype("dtype", I32))
 
 
-def _constant_like(element: int) -> Any:
+def _constant_like(element: int) -> ValueRule:
     def value(call: Call, dtype: DType) -> ObjectArray:
         shape = _plain(call.shape(0))
         one: Any = bool(element) if dtype.kind == "bool" else float(element) if dtype.is_float else element
@@ -384,10 +404,16 @@ def _range_scalars(call: Call) -> list[Any]:
     return [f[0] for f in found]
 
 
+def _whole(e: Any) -> Any:
+    """A float without fraction as an integer, so that it mixes with a symbolic size."""
+    return int(e) if isinstance(e, float) and e.is_integer() else e
+
+
 def _range(call: Call) -> Shape:
     start, limit, delta = _range_scalars(call)
     if any(isinstance(e, bool) for e in (start, limit, delta)) or delta == 0:
         raise Unknown("range step is zero or a bool")
+    start, limit, delta = (_whole(e) for e in (start, limit, delta))
     if any(isinstance(e, float) for e in (start, limit, delta)):
         if not all(isinstance(e, (int, float)) and math.isfinite(e) for e in (start, limit, delta)):
             raise Unknown("float range with symbolic or infinite limits")
@@ -407,7 +433,7 @@ def _range_dtype(call: Call) -> DType:
 
 
 def _range_value(call: Call, dtype: DType) -> ObjectArray:
-    start, limit, delta = _range_scalars(call)
+    start, _, delta = _range_scalars(call)
     if not dtype.is_int:
         raise Unknown("float range")
     (count,) = _plain(_range(call))

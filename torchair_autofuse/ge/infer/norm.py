@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchair_autofuse.dtypes import F16, F32
+from collections.abc import Callable
+
+from torchair_autofuse.dtypes import F16, F32, DType
 from torchair_autofuse.ge.infer.registry import Call, Shape, Unknown, rule
 from torchair_autofuse.ge.infer.shapes import axis, broadcast_inputs, reduced
 
@@ -22,7 +24,7 @@ def _layer_norm_v4_statistic(call: Call) -> Shape:
     return _last(call, shape[0])
 
 
-def _by_gamma(position: int) -> object:
+def _by_gamma(position: int) -> Callable[[Call], Shape]:
     return lambda call: _last(call, call.rank(position))
 
 
@@ -31,25 +33,25 @@ def _begin_axis(call: Call) -> Shape:
     return _last(call, call.rank(0) - begin)
 
 
-def _softmax_dtype(call: Call) -> object:
+def _softmax_dtype(call: Call) -> DType:
     dtype = call.dtype(0)
     return F32 if call.attr("half_to_float", False) and dtype == F16 else dtype
 
 
-rule("SoftmaxV2", 0, _softmax_dtype)  # type: ignore[arg-type]
+rule("SoftmaxV2", 0, _softmax_dtype)
 rule("LogSoftmaxV2 SoftmaxGrad LogSoftmaxGrad ConfusionSoftmaxGrad ScaledMaskedSoftmax", 0)
 rule("MaskedSoftmaxWithRelPosBias", 0)
 
 rule("LayerNormV4", [0, _layer_norm_v4_statistic, _layer_norm_v4_statistic], [0, F32, F32])
 rule("LayerNorm LayerNormV3", [0, _begin_axis, _begin_axis], [0, lambda call: None, lambda call: None])
 # pd_gamma and pd_beta are f32 on some chips and of gamma's dtype on others: known only where the two agree
-rule("LayerNormGradV3 LayerNormGrad", [1, 4, 4], [1, *[lambda call: F32 if call.dtype(4) == F32 else None] * 2])  # type: ignore[list-item]
-rule("RmsNorm GemmaRmsNorm", [0, _by_gamma(1)], [0, F32])  # type: ignore[list-item]
+rule("LayerNormGradV3 LayerNormGrad", [1, 4, 4], [1, *[lambda call: F32 if call.dtype(4) == F32 else None] * 2])
+rule("RmsNorm GemmaRmsNorm", [0, _by_gamma(1)], [0, F32])
 rule("RmsNormGrad", [0, 3], [0, F32])
 _SUM = broadcast_inputs(0, 1)
-rule("AddRmsNorm InplaceAddRmsNorm", [_SUM, _by_gamma(2), _SUM], [0, F32, 0])  # type: ignore[list-item]
-rule("AddRmsNormCast", [_SUM, _SUM, _by_gamma(2), _SUM], [F32, 0, F32, 0])  # type: ignore[list-item]
-rule("AddLayerNorm InplaceAddLayerNorm", [_SUM, _by_gamma(2), _by_gamma(2), _SUM], [0, F32, F32, 0])  # type: ignore[list-item]
+rule("AddRmsNorm InplaceAddRmsNorm", [_SUM, _by_gamma(2), _SUM], [0, F32, 0])
+rule("AddRmsNormCast", [_SUM, _SUM, _by_gamma(2), _SUM], [F32, 0, F32, 0])
+rule("AddLayerNorm InplaceAddLayerNorm", [_SUM, _by_gamma(2), _by_gamma(2), _SUM], [0, F32, F32, 0])
 
 
 def _group_statistic(call: Call) -> Shape:
@@ -61,15 +63,15 @@ rule("GroupNorm GroupNormSilu", [0, _group_statistic, _group_statistic], [0, 0, 
 rule("GroupNormV2 GroupNormSwish", [0, lambda call: None, lambda call: None], [0, 0, 0])
 rule("GroupNormGrad", [3, 4, 4], [3, 4, 4])
 
-rule("BNInfer BNInferGrad BNTrainingReduceGrad SyncBatchNormBackwardElemt", [_SUM and 0], [0])
+rule("BNInfer BNInferGrad BNTrainingReduceGrad SyncBatchNormBackwardElemt", 0)
 
 
-def _channel(position: int) -> object:
+def _channel(position: int) -> Callable[[Call], Shape | None]:
     return lambda call: (call.shape(position)[1],) if call.rank(position) >= 2 else None
 
 
 rule("BNTrainingUpdateGrad BN3DTrainingUpdateGrad", [2, 2], [F32, F32])
 rule("BatchNormV3", [0, 3, 4, 3, 4], [0, F32, F32, F32, F32])
 rule("BatchNormGradV3", [0, 2, 2], [0, 2, 2])
-rule("BNTrainingReduce", [_channel(0), _channel(0)], [F32, F32])  # type: ignore[list-item]
+rule("BNTrainingReduce", [_channel(0), _channel(0)], [F32, F32])
 rule("InstanceNorm", [0, lambda call: None, lambda call: None], [0, 0, 0])

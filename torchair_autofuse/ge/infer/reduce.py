@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from torchair_autofuse.dtypes import BOOL, F32, I32, I64, DType
-from torchair_autofuse.ge.infer.registry import Call, ObjectArray, Shape, Unknown, rule
+from torchair_autofuse.dtypes import BOOL, F32, I8, I32, I64, DType
+from torchair_autofuse.ge.infer.registry import Call, ObjectArray, Shape, Unknown, rule, to_array
 from torchair_autofuse.ge.infer.shapes import axes, axis, broadcast, maximum, minimum, reduced
 from torchair_autofuse.loop import expr
 
@@ -23,7 +25,7 @@ def _reduce(call: Call) -> Shape:
     return reduced(shape, over, bool(call.attr("keep_dims", False)))
 
 
-def _reduce_attr(name: str, keep: str) -> object:
+def _reduce_attr(name: str, keep: str) -> Callable[[Call], Shape]:
     """Axes are a list attribute; empty means all."""
 
     def shape(call: Call) -> Shape:
@@ -41,20 +43,21 @@ def _reduce_value(call: Call, dtype: DType) -> ObjectArray:
     over = tuple(axes(call.ints(1), array.ndim))
     if array.size == 0 or not over:
         raise Unknown("nothing to reduce")
-    moved = np.moveaxis(array, over, range(len(over))).reshape(-1, *(_kept(array.shape, over)))
-    combine = {"ReduceSum": expr.add, "ReduceProd": expr.mul, "ReduceMax": maximum, "ReduceMin": minimum}[
-        call.node.type
-    ]
-    total = moved[0]
-    for part in moved[1:]:
-        total = np.frompyfunc(combine, 2, 1)(total, part)
-    shape = tuple(int(d) for d in _reduce(call))  # type: ignore[arg-type]
-    out: ObjectArray = np.asarray(total, dtype=object).reshape(shape)
-    return out
+    count = math.prod(array.shape[a] for a in over)
+    rows = np.moveaxis(array, over, range(len(over))).reshape(count, -1).tolist()
+    combine = _COMBINE[call.node.type]
+    out = rows[0]
+    for row in rows[1:]:
+        out = [combine(a, b) for a, b in zip(out, row)]
+    return to_array(out, _reduce(call))
 
 
-def _kept(shape: tuple[int, ...], over: tuple[int, ...]) -> list[int]:
-    return [d for i, d in enumerate(shape) if i not in over]
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "ReduceSum": expr.add,
+    "ReduceProd": expr.mul,
+    "ReduceMax": maximum,
+    "ReduceMin": minimum,
+}
 
 
 rule("ReduceSum ReduceProd ReduceMax ReduceMin", _reduce, 0, _reduce_value)
@@ -67,9 +70,9 @@ for _type, _axes, _keep in (
     ("ReduceStdWithMean", "dim", "keepdim"),
     ("SquareSumV1", "axis", "keep_dims"),
 ):
-    rule(_type, _reduce_attr(_axes, _keep), 0)  # type: ignore[arg-type]
+    rule(_type, _reduce_attr(_axes, _keep), 0)
 _STD = _reduce_attr("dim", "keepdim")
-rule("ReduceStdV2 ReduceVar", [_STD, _STD], [0, 0])  # type: ignore[list-item]
+rule("ReduceStdV2 ReduceVar", [_STD, _STD], [0, 0])
 rule("L2Loss", (), 0)
 
 
@@ -139,12 +142,8 @@ def _row_scale(call: Call) -> Shape:
 
 
 def _quant_dtype(call: Call) -> DType:
-    return call.ge_dtype("dst_type", DType_I8)
+    return call.ge_dtype("dst_type", I8)
 
-
-from torchair_autofuse.dtypes import I8 as DType_I8  # noqa: E402
 
 rule("DynamicQuant", [0, _row_scale], [_quant_dtype, F32])
 rule("DynamicQuantV2", [0, _row_scale, _row_scale], [_quant_dtype, F32, F32])
-
-_ = math

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 import numpy as np
+import sympy
 
 from torchair_autofuse import dtypes
 from torchair_autofuse.dtypes import DType
 from torchair_autofuse.ge.graph import Node, TensorInfo
+from torchair_autofuse.ge.infer.bounds import at_least
+from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 
 Shape = tuple[Expr, ...]
@@ -24,12 +27,47 @@ class Unknown(Exception):
     """Raised by a rule for what cannot be known; the text says why and becomes a note of the node."""
 
 
+class Facts:
+    """Equalities of sizes that hold in every run in which the graph is valid, learned while inferring.
+
+    ``minimum``: lower bound of symbols by name, 0 where it says nothing.
+    """
+
+    def __init__(self, minimum: Mapping[str, int] | int = 0) -> None:
+        self._minimum = minimum
+        self._known: dict[sympy.Expr, Expr] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, a: Expr, b: Expr) -> Expr:
+        """Notes that a and b are equal; returns the simpler one, which stands for both from now on."""
+        simple, other = sorted((a, b), key=lambda e: (0 if isinstance(e, int) else 1 + e.count_ops(), str(e)))
+        if not isinstance(other, int):
+            self._known[other] = simple
+        return simple
+
+    def apply(self, size: Any) -> Any:
+        """``size`` with what is known replaced; anything but a symbolic expression is returned as it is."""
+        if not self._known or not isinstance(size, sympy.Expr):
+            return size
+        return expr.simplify(size.xreplace(self._known))
+
+    def above_one(self, size: Expr) -> bool:
+        """True only if ``size`` is known to be at least 2."""
+        return at_least(size, 2, self._least)
+
+    def _least(self, name: str) -> int:
+        return self._minimum if isinstance(self._minimum, int) else self._minimum.get(name, 0)
+
+
 @dataclass(frozen=True)
 class Call:
     """A node and what is known of its inputs (None: absent optional input). Accessors raise Unknown."""
 
     node: Node
     inputs: tuple[TensorInfo | None, ...]
+    facts: Facts = field(default_factory=lambda: Facts())
 
     @property
     def n_outputs(self) -> int:
@@ -78,7 +116,7 @@ class Call:
         info = self.info(i)
         if info.value is None:
             raise Unknown(f"value of input {i} is unknown")
-        if info.dtype is None or not info.dtype.is_int:
+        if info.dtype is not None and not info.dtype.is_int:
             raise Unknown(f"input {i} is not an integer tensor")
         return info.value
 
@@ -87,7 +125,7 @@ class Call:
         values = self.exprs(i)
         if not all(isinstance(v, int) for v in values):
             raise Unknown(f"value of input {i} is symbolic")
-        return values  # type: ignore[return-value]
+        return values
 
     def int_scalar(self, i: int) -> int:
         values = self.ints(i)
@@ -124,7 +162,7 @@ def to_array(value: Sequence[Any], shape: Shape) -> ObjectArray:
     flat: ObjectArray = np.empty(len(value), dtype=object)
     for k, v in enumerate(value):
         flat[k] = v
-    return flat.reshape(shape)  # type: ignore[arg-type]
+    return flat.reshape(shape)
 
 
 def to_value(array: Any) -> tuple[Any, ...]:
@@ -135,7 +173,7 @@ ShapeSpec = Union[int, Shape, Callable[[Call], "Shape | None"]]
 """Shape of one output: that of an input, a constant, or a function."""
 DTypeSpec = Union[int, DType, Callable[[Call], "DType | None"]]
 """Dtype of one output: that of an input, a fixed one, or a function."""
-ValueRule = Callable[[Call, DType], "ObjectArray | None"]
+ValueRule = Callable[[Call, DType], ObjectArray]
 """The elements of output 0, given the dtype inferred for it."""
 
 
@@ -143,8 +181,8 @@ ValueRule = Callable[[Call, DType], "ObjectArray | None"]
 class InferRule:
     """``shapes``/``dtypes``: one spec per output, or one function that returns a list for all outputs."""
 
-    shapes: Sequence[ShapeSpec] | Callable[[Call], Sequence[Shape | None]]
-    dtypes: Sequence[DTypeSpec] | Callable[[Call], Sequence[DType | None]]
+    shapes: tuple[ShapeSpec, ...] | Callable[[Call], Sequence[Shape | None]]
+    dtypes: tuple[DTypeSpec, ...] | Callable[[Call], Sequence[DType | None]]
     value: ValueRule | None = None
 
 
@@ -153,32 +191,30 @@ RULES: dict[str, InferRule] = {}
 
 def rule(
     types: str,
-    shapes: ShapeSpec | list[ShapeSpec] | Callable[[Call], list[Shape]],
-    dtype: DTypeSpec | list[DTypeSpec] = 0,
+    shapes: ShapeSpec | Sequence[ShapeSpec],
+    dtype: DTypeSpec | Sequence[DTypeSpec] = 0,
     value: ValueRule | None = None,
-    *,
-    every_output: bool = False,
 ) -> None:
     """Registers one rule for the space-separated ``types``.
 
-    A single spec stands for an op with one output. With ``every_output`` the shape function returns a list with the
-    shapes of all outputs and the one dtype spec holds for each of them. Raises ValueError if a type has a rule already.
+    A list of specs has one per output; a single one stands for an op with one output (a tuple is a constant shape).
+    Raises ValueError if a type has a rule already.
     """
-    made: InferRule
-    if every_output:
-        made = InferRule(shapes, _repeat(dtype), value)  # type: ignore[arg-type]
-    else:
-        shape_specs = shapes if isinstance(shapes, list) else [shapes]
-        dtype_specs = dtype if isinstance(dtype, list) else [dtype] * len(shape_specs)
-        made = InferRule(tuple(shape_specs), tuple(dtype_specs), value)  # type: ignore[arg-type]
+    shape_specs = tuple(shapes) if isinstance(shapes, list) else (shapes,)
+    dtype_specs: Any = tuple(dtype) if isinstance(dtype, list) else (dtype,) * len(shape_specs)
+    _register(types, InferRule(shape_specs, dtype_specs, value))
+
+
+def rule_of_all_outputs(types: str, shapes: Callable[[Call], Sequence[Shape | None]], dtype: int = 0) -> None:
+    """Registers ops with a dynamic number of outputs: one function gives all shapes, input ``dtype`` every dtype."""
+    _register(types, InferRule(shapes, lambda call: [call.dtype(dtype)] * call.n_outputs))
+
+
+def _register(types: str, made: InferRule) -> None:
     for t in types.split():
         if t in RULES:
             raise ValueError(f"two inference rules for {t}")
         RULES[t] = made
-
-
-def _repeat(spec: Any) -> Callable[[Call], Sequence[DType | None]]:
-    return lambda call: [eval_dtype(spec, call)] * call.n_outputs
 
 
 def eval_dtype(spec: DTypeSpec, call: Call) -> DType | None:

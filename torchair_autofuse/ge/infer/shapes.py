@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import sympy
 
-from torchair_autofuse.ge.infer.registry import Call, Shape, Unknown
+from torchair_autofuse.ge.infer.bounds import nonnegative
+from torchair_autofuse.ge.infer.registry import Call, Facts, Shape, Unknown
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-
-
-@lru_cache(maxsize=65536)
-def nonnegative(e: Expr) -> bool:
-    """True only if ``e`` is known to be >= 0."""
-    return e >= 0 if isinstance(e, int) else bool(e.is_nonnegative)
-
-
-@lru_cache(maxsize=65536)
-def positive(e: Expr) -> bool:
-    """True only if ``e`` is known to be > 0."""
-    return e > 0 if isinstance(e, int) else bool(e.is_positive)
 
 
 def subtract(a: Expr, b: Expr) -> Expr:
@@ -43,6 +32,36 @@ def _extreme(a: Expr, b: Expr, function: Any, *, first_wins: bool, second_wins: 
     return b if second_wins else expr.simplify(function(a, b))
 
 
+def _clamped(part: Expr, whole: Expr) -> bool:
+    """Whether part is Min(whole, c) with an integer c >= 1."""
+    return isinstance(part, sympy.Min) and all(x == whole or (x.is_Integer and x >= 1) for x in part.args)
+
+
+@lru_cache(maxsize=65536)
+def tidy(e: Expr) -> Expr:
+    """``e`` without its Min and Max where a case split over small values of one symbol shows that they are not needed.
+
+    For a symbol s and the largest constant n in e: if e with s >= n simplifies to a form free of Min and Max that is
+    also right for s = 0 .. n-1, it is right for all s.
+    """
+    if isinstance(e, int) or not e.has(sympy.Min, sympy.Max):
+        return e
+    bound = max((abs(int(c)) for c in e.atoms(sympy.Integer)), default=1)
+    if bound > _CASES:
+        return e
+    for s in sorted(e.free_symbols, key=str):
+        plain = sympy.expand(e.subs(s, s + bound).doit()).subs(s, s - bound)
+        plain = sympy.expand(plain)
+        if not plain.has(sympy.Min, sympy.Max) and all(
+            sympy.expand(plain.subs(s, k) - e.subs(s, k)) == 0 for k in range(bound)
+        ):
+            return expr.simplify(plain)
+    return e
+
+
+_CASES = 16  # largest constant for which cases are split
+
+
 def axis(value: int, rank: int) -> int:
     """``value`` as a position in 0..rank-1; raises Unknown when it is out of range."""
     found = value + rank if value < 0 else value
@@ -55,10 +74,11 @@ def axes(values: Iterable[int], rank: int) -> list[int]:
     return [axis(v, rank) for v in values]
 
 
-def broadcast(*shapes: Shape) -> Shape:
+def broadcast(*shapes: Shape, facts: Facts | None = None) -> Shape:
     """The numpy broadcast of shapes. Raises Unknown where two dims are neither known equal nor known one.
 
-    A symbolic dim against an integer n != 1 gives n: the symbol is n or 1, or the graph is not valid.
+    A symbolic dim against an integer n != 1 gives n: the symbol is n or 1, or the graph is not valid. Two dims above
+    one, and s against Min(c, s) with c >= 1, are equal for the same reason; ``facts`` learns that.
     """
     rank = max((len(s) for s in shapes), default=0)
     result: list[Expr] = []
@@ -66,12 +86,12 @@ def broadcast(*shapes: Shape) -> Shape:
         dim: Expr = 1
         for s in shapes:
             if len(s) >= rank - k:
-                dim = _broadcast_dim(dim, s[k - rank + len(s)])
+                dim = _broadcast_dim(dim, s[k - rank + len(s)], facts)
         result.append(dim)
     return tuple(result)
 
 
-def _broadcast_dim(a: Expr, b: Expr) -> Expr:
+def _broadcast_dim(a: Expr, b: Expr, facts: Facts | None) -> Expr:
     if isinstance(a, int) and isinstance(b, int):
         if a == b or b == 1:
             return a
@@ -84,15 +104,17 @@ def _broadcast_dim(a: Expr, b: Expr) -> Expr:
         return a if b == 1 else b
     if expr.equal(a, b):
         return a
+    if facts is not None and (_clamped(a, b) or _clamped(b, a) or (facts.above_one(a) and facts.above_one(b))):
+        return facts.learn(a, b)
     raise Unknown(f"dims {a} and {b} are not known to be equal or one")
 
 
-def broadcast_inputs(*positions: int) -> Any:
+def broadcast_inputs(*positions: int) -> Callable[[Call], Shape]:
     """Shape function: the broadcast of these inputs; of all present inputs if none is named."""
 
     def shape(call: Call) -> Shape:
         wanted = positions or tuple(i for i in range(len(call.inputs)) if call.has(i))
-        return broadcast(*(call.shape(i) for i in wanted))
+        return broadcast(*(call.shape(i) for i in wanted), facts=call.facts)
 
     return shape
 

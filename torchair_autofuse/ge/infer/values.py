@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from torchair_autofuse.dtypes import BOOL, F64, DType
+from torchair_autofuse.dtypes import BOOL, F32, F64, DType
+from torchair_autofuse.ge.infer.bounds import nonnegative, positive
 from torchair_autofuse.ge.infer.registry import Call, ObjectArray, Unknown, ValueRule, to_array
-from torchair_autofuse.ge.infer.shapes import maximum, minimum, nonnegative, positive, subtract
+from torchair_autofuse.ge.infer.shapes import maximum, minimum, subtract
 from torchair_autofuse.loop import expr
 
 Element = Any
@@ -45,7 +46,7 @@ def convert(value: Element, dtype: DType) -> Element:
         return True if positive(value) else None
     if dtype.is_float:
         if not isinstance(value, (int, float)):
-            return None
+            return value if dtype in (F32, F64) else None  # a size, taken to be below 2^24
         try:
             return rounded(float(value), dtype)
         except OverflowError:
@@ -147,6 +148,8 @@ def compare(decide: Callable[[Any, Any], bool], symbolic: Callable[[Any, Any], b
 
     def evaluate(a: Element, b: Element, dtype: DType) -> Element:
         plain = isinstance(a, (int, float)) and isinstance(b, (int, float))
+        if not plain and (isinstance(a, float) or isinstance(b, float)):
+            return None
         return decide(a, b) if plain else symbolic(a, b)
 
     return evaluate
@@ -193,4 +196,3 @@ def select_value(call: Call, dtype: DType) -> ObjectArray:
     condition, then, other = np.broadcast_arrays(call.array(0), call.array(1), call.array(2))
     out = [a if c else b for c, a, b in zip(condition.reshape(-1), then.reshape(-1), other.reshape(-1))]
     return to_array(out, condition.shape)
-
