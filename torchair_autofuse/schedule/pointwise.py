@@ -106,22 +106,15 @@ def _fixed(program: Program, ub: UbPlan) -> int:
     return ones + (program.scratch * LANES + 512 if program.scratch else 0)
 
 
-def _sizes(nest: Nest) -> list[Let]:
-    """One field per symbolic axis size and symbolic stride, so that the kernel computes no shapes."""
-    steps: list[Let] = []
-    seen: set[Expr] = set()
+def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
+    """The axis sizes and strides that are symbolic -> tiling fields that hold them, so that a kernel computes no shapes."""
     strides = [s for node in (*nest.values, *nest.stores) for _, s in getattr(node, "strides", ())]
-    for e in (*(a.size for a in nest.axes), *strides):
-        if not isinstance(e, int) and e not in seen:
-            seen.add(e)
-            steps.append(Let(f"size{len(steps)}", t.from_expr(e), field=True))
-    return steps
+    symbolic = dict.fromkeys(e for e in (*(a.size for a in nest.axes), *strides) if not isinstance(e, int))
+    return {e: f"size{i}" for i, e in enumerate(symbolic)}
 
 
-def size_name(nest: Nest, e: Expr) -> str:
-    """Name of the tiling field that holds a symbolic size of the nest."""
-    fields = {t.from_expr(e): s.name for s in _sizes(nest) for e in [e] if s.value == t.from_expr(e)}
-    return fields[t.from_expr(e)]
+def _sizes(nest: Nest) -> list[Let]:
+    return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]
 
 
 def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:

@@ -28,10 +28,12 @@ class Selector:
         self._consts: dict[str, Const] = {}
         self._cache: dict[tuple[object, ...], int] = {}
         self._out: set[int] = set()
+        self._origin = ""
 
     def program(self) -> Program:
         """The whole nest. Raises KeyError or ValueError for what schedule.isa does not list (legality comes first)."""
         for value in self._nest.values:
+            self._origin = ", ".join(value.origin)
             if isinstance(value, Const):
                 self._consts[value.name] = value
             elif isinstance(value, Load):
@@ -43,6 +45,7 @@ class Selector:
             else:
                 raise ValueError(f"the pointwise template has no {type(value).__name__}")
         for store in self._nest.stores:
+            self._origin = ", ".join(store.origin)
             self._store(store)
         return Program(
             tuple(self._bufs), tuple(self._loads), tuple(self._stores), tuple(self._panel), tuple(self._tile)
@@ -66,7 +69,7 @@ class Selector:
 
     def _emit(self, api: str, cpp: str, layout: Layout, srcs: Sequence[int], **more: object) -> int:
         dst = self._new(cpp, layout)
-        instr = Instr(api, dst, tuple(srcs), **more)  # type: ignore[arg-type]
+        instr = Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
         (self._panel if self._bufs[dst].panel else self._tile).append(instr)
         return dst
 
@@ -95,7 +98,9 @@ class Selector:
             buf = self._emit("Cast", "uint8_t", layout, [ones], scalars=("RoundMode::CAST_NONE",), in_place=False)
         else:
             buf = self._in_layout(store.value, layout)
-            if buf in self._out or self._bufs[buf].kind == "in":
+            b = self._bufs[buf]
+            read_later = b.panel and any(buf in i.srcs for i in self._tile)  # a queue buffer is gone once stored
+            if buf in self._out or b.kind == "in" or read_later:
                 buf = self._emit("DataCopy", dtype.cpp, layout, [buf], in_place=False)
         b = self._bufs[buf]
         self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.panel)
@@ -389,7 +394,8 @@ class Selector:
 def literal(value: float | int | bool, dtype: DType) -> str:
     """A C++ literal of a value of ``dtype``, exact."""
     if not dtype.is_float:
-        return "(-2147483647 - 1)" if int(value) == -(2**31) else str(int(value))
+        text = "(-2147483647 - 1)" if int(value) == -(2**31) else str(int(value))
+        return text if dtype == I32 else f"({dtype.cpp}){text}"
     f = float(value)
     if math.isnan(f):
         return '__builtin_nanf("")'

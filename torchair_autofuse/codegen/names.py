@@ -1,0 +1,96 @@
+"""C++ names in a generated kernel: places in UB, element counts, tiling fields, GM offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.schedule.pointwise import Schedule, symbolic_sizes
+from torchair_autofuse.schedule.program import Buf, Instr, Layout, Transfer
+
+COUNT = {Layout.FULL: "full", Layout.ROW: "row", Layout.COL: "col", Layout.ONE: "kLanes"}
+CAPACITY = {
+    Layout.FULL: "t_.cap_full", Layout.ROW: "t_.cap_row", Layout.COL: "t_.cap_col", Layout.ONE: "kLanes",
+    Layout.COLB: "t_.cap_colb * 32", Layout.ONEB: "256",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names for one schedule."""
+
+    schedule: Schedule
+
+    def param(self, buf: int) -> str:
+        """The kernel argument that a queue buffer belongs to; loads of one argument get a letter each."""
+        s = self.schedule
+        transfers = s.program.loads if s.program.bufs[buf].kind == "in" else s.program.stores
+        mine = next(x for x in transfers if x.buf == buf)
+        same = [x.buf for x in transfers if x.param == mine.param]
+        return mine.param if len(same) == 1 else f"{mine.param}{'abcdefghijklmnop'[same.index(buf)]}"
+
+    def place(self, buf: int) -> str:
+        """The LocalTensor that holds a buffer, before any change of type."""
+        plan = self.schedule.plan
+        slot = plan.slots[plan.place[buf]]
+        if slot.queue >= 0:
+            name = self.param(slot.queue)
+            return f"{name}_" if slot.panel else name
+        return f"{'p' if slot.panel else 't'}{slot.id}"
+
+    def place_type(self, buf: int) -> str:
+        """Element type the LocalTensor of a buffer's place is declared with."""
+        plan = self.schedule.plan
+        slot = plan.slots[plan.place[buf]]
+        if slot.queue >= 0:
+            return self.schedule.program.bufs[slot.queue].cpp
+        users = [b for b in self.schedule.program.bufs if plan.place[b.id] == slot.id]
+        return gm_type(users[0].cpp)
+
+    def tensor(self, buf: int, view: str = "") -> str:
+        """An expression for the buffer with its own element type, or ``view``."""
+        wanted = view or gm_type(self.schedule.program.bufs[buf].cpp)
+        name = self.place(buf)
+        return name if self.place_type(buf) == wanted else f"{name}.ReinterpretCast<{wanted}>()"
+
+    def size(self, e: Expr) -> str:
+        """A size of the nest: a number, or the tiling field that holds it."""
+        return str(e) if isinstance(e, int) else f"t_.{symbolic_sizes(self.schedule.nest)[e]}"
+
+    def offset(self, transfer: Transfer) -> str:
+        """GM offset in elements of the current tile, from outer indices o0.., ``r`` (row in its panel) and ``col``."""
+        s = self.schedule
+        index = {a.name: f"o{i}_" for i, a in enumerate(s.outer)}
+        if s.rows is not None:
+            index[s.rows.name] = "r"
+        if s.cols is not None:
+            index[s.cols.name] = "col"
+        terms = [] if transfer.offset == 0 else [str(transfer.offset)]
+        for axis, stride in transfer.strides:
+            name = index[axis]
+            terms.append(name if stride == 1 else f"{name} * {self.size(stride)}")  # type: ignore[arg-type]
+        return " + ".join(terms) or "0"
+
+    def row_stride(self, transfer: Transfer) -> str:
+        """Distance in elements between the rows of a FULL transfer in GM."""
+        assert self.schedule.rows is not None
+        strides = dict(transfer.strides)
+        return self.size(strides[self.schedule.rows.name])  # type: ignore[arg-type]
+
+    def count(self, buf: Buf, instr: Instr) -> str:
+        """Element count of a count-form instruction, in the type it works on."""
+        base = COUNT[buf.layout]
+        if instr.view != "uint16_t":
+            return base
+        if buf.cpp == "bits":
+            return f"{base} / 16"
+        return f"{base} * 2" if buf.itemsize == 4 else base
+
+
+def gm_type(cpp: str) -> str:
+    return "uint8_t" if cpp == "bits" else cpp
+
+
+def camel(entry: str) -> str:
+    """``autofuse_pointwise_k1a2b`` -> ``AutofusePointwiseK1a2b`` (class names; the op type is built with the hash)."""
+    return "".join(part[:1].upper() + part[1:] for part in entry.split("_"))

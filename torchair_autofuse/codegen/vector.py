@@ -1,0 +1,59 @@
+"""Prints the vector program: one Ascend C call per instruction, a barrier where one depends on another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchair_autofuse.codegen.names import COUNT, Names
+from torchair_autofuse.schedule.program import Buf, Instr, Layout
+
+_BARRIER = "PipeBarrier<PIPE_V>();"
+
+
+def instructions(names: Names, instrs: Iterable[Instr], *, barrier_first: bool) -> list[str]:
+    """The calls in order. ``barrier_first``: earlier instructions may still be at work on the same places."""
+    plan = names.schedule.plan
+    lines = [_BARRIER] if barrier_first else []
+    written: set[int] = set()
+    read: set[int] = set()
+    scratch = -1  # the temporary buffer counts as a place of its own
+    for instr in instrs:
+        sources = {plan.place[s] for s in instr.srcs}
+        targets = {plan.place[instr.dst]} | ({scratch} if instr.scratch else set())
+        if sources & written or targets & (written | read):
+            lines.append(_BARRIER)
+            written, read = set(), set()
+        lines.append(f"{call(names, instr)};" + (f"  // {instr.comment}" if instr.comment else ""))
+        written |= targets
+        read |= sources
+    return lines
+
+
+def call(names: Names, instr: Instr) -> str:
+    """One instruction without its semicolon."""
+    bufs = names.schedule.program.bufs
+    dst = bufs[instr.dst]
+    if instr.form == "brcb":
+        count = "1" if dst.layout == Layout.ONEB else "rows"
+        return f"Spread({names.tensor(instr.dst)}, {names.tensor(instr.srcs[0])}, {count})"
+    if instr.form in ("tile", "expand"):
+        rows, pitch = ("rows", "pitch") if dst.layout == Layout.FULL and names.schedule.rows else ("1", COUNT[dst.layout])
+        kinds = ", ".join(f"Vary::{_vary(bufs[s], dst)}" for s in instr.srcs)
+        tensors = ", ".join(names.tensor(b) for b in (instr.dst, *instr.srcs))
+        if instr.form == "expand":
+            return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
+        return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
+    operands = [names.tensor(instr.dst, "" if dst.cpp == "bits" and instr.view != "uint16_t" else instr.view)]
+    for s in instr.srcs:
+        is_mask = instr.api == "Select" and bufs[s].cpp == "bits"
+        operands.append(names.tensor(s, "" if is_mask else instr.view))
+    count = names.count(dst, instr)
+    if instr.scratch:
+        return f"{instr.api}({', '.join([*operands, *instr.scalars, 'scratch', count])})"
+    return f"{instr.api}({', '.join([*operands, *instr.scalars, count])})"
+
+
+def _vary(source: Buf, dst: Buf) -> str:
+    if source.layout == dst.layout:
+        return "kFull"
+    return {Layout.ROW: "kRow", Layout.COLB: "kCol", Layout.ONEB: "kOne"}[source.layout]
