@@ -28,8 +28,11 @@ def simplify(graph: Graph, ref_inputs: Collection[int] = ()) -> Graph:
     """``graph`` without what does no work; order, names, outputs and inferred tensors of what remains are kept.
 
     Expects inferred ``tensors``: what is unknown is left alone. Data nodes always stay. A graph output never becomes
-    a Data, a constant, or a tensor that is an output already: TorchAir gives each output memory of its own.
+    a Data, a constant, or a tensor that is an output already: TorchAir gives each output memory of its own. A copy
+    (Identity, ...) of memory that something writes into stays; ``ref_inputs`` are the indices of the Data that graph
+    outputs are written into.
     """
+    written = _written(graph, frozenset(ref_inputs))
     alias: dict[TensorRef, TensorRef] = {}
     first: dict[Hashable, Node] = {}
     taken: set[TensorRef] = set()
