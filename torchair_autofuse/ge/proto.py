@@ -50,8 +50,11 @@ def _torchair_folder() -> Path:
     if not locations:
         spec = importlib.util.find_spec("torch_npu") if found is None else None
         locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for location in locations:
-        folder = Path(location) / "dynamo" / "torchair"
+    folders = [Path(location) / "dynamo" / "torchair" for location in locations]
+    if not folders and "torchair" not in sys.modules:  # the host loader hides torch_npu and serves torchair by itself
+        spec = importlib.util.find_spec("torchair")
+        folders = [Path(f) for f in spec.submodule_search_locations or ()] if spec is not None else []
+    for folder in folders:
         if folder.is_dir():
             return folder
     raise ImportError(
