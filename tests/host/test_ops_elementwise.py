@@ -20,7 +20,7 @@ from torchair_autofuse.host.ops import OPS
 # f32 results may differ in the last bits of the transcendental functions; halves are rounded once, so by one unit
 # where the f32 value sits on the middle of two.
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7, F64: 1e-13}
-FAMILIES = ("elementwise", "select", "activation", "compare", "bitwise", "cast", "generator", "grad", "pointwise")
+FAMILIES = ("elementwise", "select", "activation", "compare", "bitwise", "cast", "generator", "grad")
 
 
 @dataclass(frozen=True)

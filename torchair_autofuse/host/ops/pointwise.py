@@ -103,6 +103,7 @@ def pointwise(
                 require_equal_shapes(operands)
             return down(body(call, *map(up, operands)), dtype)
 
+        run.__module__ = body.__module__  # the family it belongs to
         op(*types)(run)
         return body
 
