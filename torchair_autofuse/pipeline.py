@@ -1,0 +1,246 @@
+"""The whole story on one page: read, infer, simplify, plan, lower, schedule, generate, define, write, report.
+
+``fuse`` is a pure function: plugin, command line and tests all call it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from torchair_autofuse.codegen.kernel import KernelText, generate
+from torchair_autofuse.ge.catalogue import gm_bytes, kernels, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.infer import infer
+from torchair_autofuse.ge.reader import parse, read
+from torchair_autofuse.ge.simplify import simplify
+from torchair_autofuse.ge.writer import FusedNode, write
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.verify import verify
+from torchair_autofuse.lower.build import Lowered, build
+from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import Options
+from torchair_autofuse.plan.cost import predicted_us
+from torchair_autofuse.plan.greedy import plan
+from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.report import FusedOp, FusionReport
+from torchair_autofuse.schedule.pointwise import Schedule, schedule
+from torchair_autofuse.soc.chip import Chip, chip
+
+
+@dataclass(frozen=True)
+class FusionContext:
+    """What the GraphDef does not hold; see ge.infer for the first two.
+
+    ``data_shapes``, ``data_values``: symbolic dims and values of each Data by its index. ``minimum``: lower bound of
+    the symbols. ``hints``: example sizes of the symbols, for reports and for ordering merges only. ``ref_outputs``:
+    graph output index -> index of the Data it is written into. ``keep``: names of nodes that must stay.
+    """
+
+    data_shapes: Mapping[int, Sequence[Expr]] = field(default_factory=dict)
+    data_values: Mapping[int, Expr] = field(default_factory=dict)
+    minimum: int = 0
+    hints: Mapping[str, int] = field(default_factory=dict)
+    ref_outputs: Mapping[int, int] = field(default_factory=dict)
+    keep: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class GeneratedOp:
+    """One fused op, from its GE nodes to its kernel text."""
+
+    lowered: Lowered
+    schedule: Schedule
+    text: KernelText
+
+    @property
+    def op_type(self) -> str:
+        return self.lowered.op_type
+
+
+@dataclass(frozen=True)
+class FusionResult:
+    """``model_def``: the rewritten ModelDef; ``ops``: the FusedOpDef messages; ``generated``: the ops as Python data."""
+
+    model_def: Any
+    report: FusionReport
+    ops: tuple[Any, ...] = ()
+    generated: tuple[GeneratedOp, ...] = ()
+
+
+def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResult:
+    """Rewrites one graph.
+
+    ``model_def``: a ModelDef or its bytes; it is not changed. Raises ValueError for a graph that cannot be read and
+    for a chip that kernels are not generated for. What cannot be fused stays, and the report says why.
+    """
+    target = chip(options.soc)
+    if isinstance(target, Reason):
+        raise ValueError(str(target))
+    clock = _Clock()
+    with clock("read"):
+        model = parse(model_def)
+        original = infer(read(model), context.data_shapes, context.data_values, context.minimum)
+    with clock("simplify"):
+        graph = simplify(original, tuple(context.ref_outputs.values()))
+    builds: dict[tuple[str, ...], GeneratedOp | Reason] = {}
+
+    def make(nodes: Sequence[Node]) -> GeneratedOp | Reason:
+        key = tuple(n.name for n in nodes)
+        if key not in builds:
+            builds[key] = generate_op(graph, nodes, target, options)
+        return builds[key]
+
+    def fits(nodes: Sequence[Node]) -> Reason | None:
+        made = make(nodes)
+        return made if isinstance(made, Reason) else None
+
+    with clock("plan"):
+        rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
+        planned = plan(graph, rules, options, context.hints, fits)
+    with clock("generate"):
+        generated = [made for made in (make(g) for g in planned.groups) if isinstance(made, GeneratedOp)]
+        generated = generated[: options.max_fusions]
+    with clock("write"):
+        replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
+        rewritten = write(model, graph, replacements) if replacements and not options.run_unfused else model
+    report = _report(original, graph, generated, planned.refusals, context.hints, options, target, clock.seconds)
+    return FusionResult(rewritten, report, (), tuple(generated))
+
+
+def generate_op(graph: Graph, nodes: Sequence[Node], target: Chip, options: Options) -> GeneratedOp | Reason:
+    """The fused op of a group of nodes (topological order), or why there is none."""
+    domain = Domain(graph)
+    for node in nodes:
+        reason = domain.try_add(node)
+        if reason is not None:
+            return reason
+    lowered = build(graph, domain, strict=options.precision == "strict")
+    if isinstance(lowered, Reason):
+        return lowered
+    if options.strict:
+        verify(lowered.kernel)
+    scheduled = schedule(lowered.kernel, target)
+    if isinstance(scheduled, Reason):
+        return scheduled
+    lines = [f"{n.type} ({n.name})" for n in lowered.nodes]
+    return GeneratedOp(lowered, scheduled, generate(scheduled, lowered.op_type, lines))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
+    lowered = made.lowered
+    infos = [graph.info(ref) for ref in lowered.outputs]
+    params = lowered.kernel
+    return FusedNode(
+        op_type=lowered.op_type,
+        name=f"{lowered.op_type}_{index}",
+        inputs=lowered.inputs,
+        outputs=lowered.outputs,
+        output_dtypes=tuple(i.dtype for i in infos if i.dtype is not None),
+        output_shapes=tuple(i.shape for i in infos if i.shape is not None),
+        attrs=MappingProxyType({"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}),
+        removed=frozenset(n.name for n in lowered.nodes),
+        input_names=tuple(p.name for p in params.inputs),
+        output_names=tuple(p.name for p in params.outputs),
+    )
+
+
+def _report(
+    original: Graph,
+    graph: Graph,
+    generated: Sequence[GeneratedOp],
+    refusals: Sequence[Any],
+    hints: Mapping[str, int],
+    options: Options,
+    target: Chip,
+    seconds: Mapping[str, float],
+) -> FusionReport:
+    before = kernels(original)
+    inside = {n.name for made in generated for n in made.lowered.nodes}
+    left = [n for n in kernels(graph) if n.name not in inside]
+    fused = [_fused_op(graph, made, hints, target) for made in generated]
+    return FusionReport(
+        graph_name=original.name,
+        kernels_before=len(before),
+        kernels_after=len(left) + len(fused),
+        gm_bytes_before=_total(gm_bytes(n, original, hints) for n in before),
+        gm_bytes_after=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes for f in fused)]),
+        gm_bytes_floor=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes_floor for f in fused)]),
+        predicted_us_before=_total(_node_us(n, original, hints, target) for n in before),
+        predicted_us_after=_total([*(_node_us(n, graph, hints, target) for n in left), *(f.predicted_us for f in fused)]),
+        fused=tuple(fused),
+        refused=tuple(refusals),
+        seconds=seconds,
+        soc=target.soc,
+        warnings=options.warnings,
+    )
+
+
+def _total(parts: Any) -> Any:
+    found = list(parts)
+    return None if any(p is None for p in found) else sum(found)
+
+
+def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -> float | None:
+    moved = gm_bytes(node, graph, hints)
+    written = _total(tensor_bytes(r, graph, hints) for r in node.outputs)
+    return None if moved is None or written is None else predicted_us(target, moved - written, written)
+
+
+def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
+    lowered, scheduled = made.lowered, made.schedule
+    read_bytes = _total(tensor_bytes(r, graph, hints) for r in lowered.inputs)
+    written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
+    floor = None if read_bytes is None or written is None else read_bytes + written
+    sizes = kernel_hints(made, graph, hints)
+    tiling = scheduled.tiling(sizes, target.vector_cores, target.ub_bytes)
+    return FusedOp(
+        op_type=lowered.op_type,
+        nodes=tuple(n.name for n in lowered.nodes),
+        node_types=tuple(n.type for n in lowered.nodes),
+        template=scheduled.template,
+        ub_bytes=tiling["ub_used"],
+        gm_bytes=floor,  # the pointwise template reads and writes everything once
+        gm_bytes_floor=floor,
+        predicted_us=None if floor is None else predicted_us(target, read_bytes, written),
+        inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
+        outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
+    )
+
+
+def kernel_hints(made: GeneratedOp, graph: Graph, hints: Mapping[str, int]) -> dict[str, int]:
+    """Example values of the kernel's own symbols; 64 where the graph's symbols have no hint."""
+    values: dict[str, int] = {}
+    for s in made.lowered.kernel.symbols:
+        index = next(i for i, p in enumerate(made.lowered.kernel.inputs) if p.name == s.param)
+        shape = graph.info(made.lowered.inputs[index]).shape
+        assert shape is not None
+        dim = shape[s.dim]
+        known = {n: hints.get(n, 64) for n in expr.free_symbols(dim)}
+        values[s.name] = expr.evaluate(dim, known) // s.divisor
+    return values
+
+
+def _tensor_text(graph: Graph, ref: TensorRef) -> str:
+    info = graph.info(ref)
+    assert info.shape is not None
+    return f"{info.dtype}[{','.join(expr.to_str(d) for d in info.shape)}]"

@@ -1,0 +1,108 @@
+"""What may be fused at all: rules on one node, each with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchair_autofuse.dtypes import HALF_FLOATS, DType
+from torchair_autofuse.ge.catalogue import has_side_effect, op_class
+from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.loop.ir import Cast, Pointwise
+from torchair_autofuse.lower import RULES
+from torchair_autofuse.lower.build import op_view, scalar_constant
+from torchair_autofuse.lower.builder import NestBuilder
+from torchair_autofuse.lower.domain import data_positions
+from torchair_autofuse.lower.registry import Rule, Val, compute_dtype
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import Options
+from torchair_autofuse.schedule.isa import supports_cast, supports_op
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a GraphDef does not hold.
+
+    ``keep``: nodes that must stay; ``ref_outputs``: graph output index -> index of the Data it is written into.
+    """
+
+    keep: frozenset[str] = frozenset()
+    ref_outputs: tuple[tuple[int, int], ...] = ()
+
+
+_MOVE_PASSES = (("Concat", "concat"), ("Pack", "concat"), ("Split", "split"), ("StridedSlice", "slice"), ("Slice", "slice"),
+                ("Transpose", "transpose"), ("Gather", "gather"))  # fmt: skip
+
+
+def pass_of(op_type: str) -> str:
+    """The pass that has to be enabled for an op type, "" if elementwise, broadcast or never fused."""
+    if op_class(op_type) in ("reduce", "norm", "loss"):
+        return "reduce"
+    return next((name for prefix, name in _MOVE_PASSES if op_type.startswith(prefix)), "")
+
+
+def node_reason(graph: Graph, node: Node, context: Context, options: Options) -> Reason | None:
+    """Why ``node`` cannot be part of any fused op, or None if it can."""
+    rule = RULES.get(node.type)
+    if rule is None:
+        needed = pass_of(node.type)
+        if needed and needed not in options.passes:
+            return Reason("AF215", f"{node.type} needs --autofuse_enable_pass={needed}")
+        return Reason("AF201", f"{node.type} has no lowering")
+    if node.name in context.keep or node.name in options.skip_nodes or node.type in options.skip_types:
+        return Reason("AF214", f"{node.name} is kept by the user")
+    if node.name in graph.controlled or has_side_effect(node.type):
+        return Reason("AF208", f"{node.name} has a control edge or a side effect")
+    view = op_view(graph, node)
+    for ref, info in ((r, graph.info(r)) for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r):
+        if info.dtype is None or info.shape is None:
+            return Reason("AF203", f"{'dtype' if info.dtype is None else 'shape'} of {ref} is unknown")
+        if any(d == 0 for d in info.shape):
+            return Reason("AF216", f"{ref} is empty")
+    reason = rule.check(view)
+    return reason if reason is not None else _chip_reason(graph, node, rule)
+
+
+def _chip_reason(graph: Graph, node: Node, rule: Rule) -> Reason | None:
+    """Emits the node by itself and asks the instruction table about every op and conversion in it."""
+    builder = NestBuilder()
+    args: list[Val | None] = [None] * len(node.inputs)
+    casts: list[tuple[DType, DType]] = []
+    for i in data_positions(node, rule):
+        ref = node.inputs[i]
+        assert ref is not None
+        dtype = graph.info(ref).dtype
+        assert dtype is not None
+        scalar = scalar_constant(graph, ref)
+        if scalar is not None:
+            args[i] = builder.const(scalar, compute_dtype(dtype))
+        else:
+            args[i] = builder.cast(builder.load(f"in{i}", (), 0, dtype), compute_dtype(dtype))
+    if rule.kind == "view":
+        data = args[data_positions(node, rule)[0]]
+        made: Sequence[Val] = () if data is None else (data,)
+        if rule.view == "broadcast" and any(v.dtype.itemsize not in (1, 2, 4) or v.dtype.name in ("i8", "u8") for v in made):
+            return Reason("AF202", f"no instruction repeats {made[0].dtype} values in UB")
+    else:
+        assert rule.emit is not None
+        made = rule.emit(builder, op_view(graph, node), args)
+    for ref, val in zip(node.outputs, made):
+        dtype = graph.info(ref).dtype
+        assert dtype is not None
+        if dtype in HALF_FLOATS and val.dtype != dtype:
+            casts.append((val.dtype, dtype))
+        elif val.dtype != dtype:
+            return Reason("AF202", f"{node.type} gives {val.dtype} where the graph has {dtype}")
+    dtypes = {v.name: v.dtype for v in builder.values if not hasattr(v, "names")}
+    for value in builder.values:
+        if isinstance(value, Cast):
+            casts.append((dtypes[value.arg], value.dtype))
+        elif isinstance(value, Pointwise):
+            reason = supports_op(value.op, dtypes[value.args[-1]])
+            if reason is not None:
+                return Reason(reason.code, f"{node.type}: {reason.text}")
+    for source, target in casts:
+        reason = supports_cast(source, target)
+        if reason is not None:
+            return Reason(reason.code, f"{node.type}: {reason.text}")
+    return None
