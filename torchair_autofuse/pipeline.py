@@ -23,7 +23,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.build import Lowered, build
-from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.domain import Domain, connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import predicted_us
@@ -117,7 +117,7 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
 def generate_op(graph: Graph, nodes: Sequence[Node], target: Chip, options: Options) -> GeneratedOp | Reason:
     """The fused op of a group of nodes (topological order), or why there is none."""
     domain = Domain(graph)
-    for node in nodes:
+    for node in connected_order(graph, nodes):
         reason = domain.try_add(node)
         if reason is not None:
             return reason
@@ -159,8 +159,8 @@ def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
         output_shapes=tuple(i.shape for i in infos if i.shape is not None),
         attrs=MappingProxyType({"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}),
         removed=frozenset(n.name for n in lowered.nodes),
-        input_names=tuple(p.name for p in params.inputs),
-        output_names=tuple(p.name for p in params.outputs),
+        input_param_names=tuple(p.name for p in params.inputs),
+        output_param_names=tuple(p.name for p in params.outputs),
     )
 
 

@@ -7,7 +7,7 @@ digits. A tensor inside a cluster has exactly one map; a second, different one i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
@@ -284,6 +284,29 @@ def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:
     """Positions of the inputs that are tensors of the computation (present ones only)."""
     positions = rule.data_inputs if rule.data_inputs is not None else range(len(node.inputs))
     return tuple(i for i in positions if i < len(node.inputs) and node.inputs[i] is not None)
+
+
+def connected_order(graph: Graph, nodes: Sequence[Node], inside: Container[str] = ()) -> list[Node]:
+    """``nodes`` so that each is a neighbour of one before it or of a node named in ``inside``, as far as there is one.
+
+    A domain learns a node's axes from its neighbours, so this is the order to add nodes in.
+    """
+    waiting = {n.name: n for n in nodes}
+    neighbours = {
+        n.name: [r.node for r in n.inputs if r is not None]
+        + [c.name for ref in n.outputs for c, _ in graph.consumers.get(ref, ())]
+        for n in nodes
+    }
+    order: list[Node] = []
+    frontier = [n.name for n in nodes if any(m in inside for m in neighbours[n.name])]
+    while waiting:
+        if not frontier:
+            frontier = [next(iter(waiting))]
+        name = frontier.pop(0)
+        if name in waiting:
+            order.append(waiting.pop(name))
+            frontier += [m for m in neighbours[name] if m in waiting]
+    return order
 
 
 def _text(shape: Sequence[Expr]) -> str:

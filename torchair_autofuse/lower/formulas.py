@@ -143,10 +143,10 @@ _ERFC = (
 
 
 def erfc(e: Emitter, x: Val) -> Val:
-    """1 - erf(x) with relative accuracy in the tail.
+    """1 - erf(x), with relative accuracy in the tail too.
 
-    exp(-a^2), a = |x|, is exp(-h^2) exp(-(a - h)(a + h)) with h the f16 value nearest a, whose square is exact in f32;
-    beyond a = 11 it is zero.
+    exp(-a^2), a = min(|x|, 11), is exp(-h^2) exp(-(a - h)(a + h)) with h the f16 value nearest a, whose square is exact
+    in f32; at a = 11 it is zero.
     """
     a = e.op("min", e.op("abs", x), e.const(11.0, F32))
     h = e.cast(e.cast(a, F16), F32)
@@ -154,5 +154,4 @@ def erfc(e: Emitter, x: Val) -> Val:
     gauss = e.op("mul", e.op("exp", e.op("neg", e.op("mul", h, h))), rest)
     u = e.op("div", shift(e, a, -2.5), shift(e, a, 2.5))
     tail = e.op("mul", gauss, e.op("div", horner(e, u, _ERFC), shift(e, scale(e, a, 2.0), 1.0)))
-    negative = e.op("lt", x, e.const(0.0, F32))
-    return e.op("select", negative, e.op("sub", e.const(2.0, F32), tail), tail)
+    return e.op("select", e.op("gt", x, e.const(0.5, F32)), tail, one_minus(e, e.op("erf", x)))

@@ -156,13 +156,18 @@ def _swish_grad(e: Emitter, op: OpView, args: Args) -> list[Val]:
 
 
 def _gelu_tanh_grad(e: Emitter, g: Val, x: Val) -> Val:
-    """With s = sigmoid(2 k (x + c x^3)): g (s + x s (1 - s) 2 k (1 + 3 c x^2)), equal to the form with tanh."""
+    """With s = sigmoid(2 k (x + c x^3)): g (s + x s (1 - s) 2 k (1 + 3 c x^2)), equal to the form with tanh.
+
+    s (1 - s) comes from |x|, where neither factor cancels: with q = exp(-2 k (|x| + c |x|^3)) it is q / (1 + q)^2.
+    """
     square = e.op("mul", x, x)
     inner = f.shift(e, f.scale(e, square, -GELU_RATE * GELU_CUBE), -GELU_RATE)
-    s = e.op("div", e.const(1.0, F32), f.shift(e, e.op("exp", e.op("mul", inner, x)), 1.0))
+    q = e.op("exp", e.op("mul", inner, e.op("abs", x)))
+    large = e.op("div", e.const(1.0, F32), f.shift(e, q, 1.0))
+    small = e.op("mul", q, large)
     slope = f.shift(e, f.scale(e, square, 3 * GELU_RATE * GELU_CUBE), GELU_RATE)
-    bump = e.op("mul", e.op("mul", s, f.one_minus(e, s)), e.op("mul", x, slope))
-    return e.op("mul", g, e.op("add", s, bump))
+    bump = e.op("mul", e.op("mul", small, large), e.op("mul", x, slope))
+    return e.op("mul", g, e.op("add", e.op("select", f.positive(e, x), large, small), bump))
 
 
 def _gelu_erf_grad(e: Emitter, g: Val, x: Val) -> Val:

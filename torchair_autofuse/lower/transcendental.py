@@ -78,9 +78,9 @@ def power(e: Emitter, x: Val, exponent: float) -> Val:
         return e.const(1, x.dtype)
     if exponent == 1:
         return x
-    if exponent in (2, 3, 4):
+    if exponent in (2, 3):
         square = e.op("mul", x, x)
-        return square if exponent == 2 else e.op("mul", square, x if exponent == 3 else square)
+        return square if exponent == 2 else e.op("mul", square, x)
     if exponent == -1:
         return e.op("reciprocal", x)
     if exponent == -2:

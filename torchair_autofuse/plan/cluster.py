@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from torchair_autofuse.ge.graph import Graph, Node
-from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.domain import Domain, connected_order
 from torchair_autofuse.messages import Reason
 
 _SOURCES = ("Data", "RefData", "Const", "Constant", "ConstPlaceHolder")  # nothing reaches them
@@ -66,7 +66,7 @@ class Clusters:
         big, small = (a, b) if len(a.nodes) >= len(b.nodes) else (b, a)
         assert big.domain is not None
         mark = big.domain.mark()
-        for node in _outward(self.graph, big.domain, small.nodes):
+        for node in connected_order(self.graph, small.nodes, big.domain.nodes):
             reason = big.domain.try_add(node)
             if reason is not None:
                 big.domain.rollback(mark)
@@ -93,26 +93,3 @@ def _bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-
-def _outward(graph: Graph, domain: Domain, nodes: list[Node]) -> list[Node]:
-    """``nodes`` in an order in which each is a neighbour of the domain or of an earlier one."""
-    waiting = {n.name: n for n in nodes}
-    order: list[Node] = []
-    frontier = [n for n in nodes if _touches(graph, domain.nodes, n)]
-    while frontier:
-        node = frontier.pop(0)
-        if waiting.pop(node.name, None) is None:
-            continue
-        order.append(node)
-        near = {r.node for r in node.inputs if r is not None}
-        near |= {c.name for ref in node.outputs for c, _ in graph.consumers.get(ref, ())}
-        frontier += sorted((waiting[m] for m in near if m in waiting), key=lambda n: graph.position[n.name])
-    return order + list(waiting.values())
-
-
-def _touches(graph: Graph, inside: Iterable[str], node: Node) -> bool:
-    members = inside if isinstance(inside, dict) else set(inside)
-    if any(r is not None and r.node in members for r in node.inputs):
-        return True
-    return any(c.name in members for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
