@@ -7,8 +7,8 @@ import pytest
 
 OURS = "from torchair_autofuse.ge.proto import ge_ir; m = ge_ir(); d = m.ModelDef(name='m').SerializeToString()"
 THEIRS = """
-import importlib.util, sys, types
-folder = importlib.util.find_spec('torch_npu').submodule_search_locations[0] + '/dynamo/torchair'
+import importlib.metadata, sys, types
+folder = str(importlib.metadata.distribution('torch_npu').locate_file('torch_npu/dynamo/torchair'))
 for name, sub in (('torchair', ''), ('torchair._ge_concrete_graph', '/_ge_concrete_graph'), ('torchair.core', '/core')):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folder + sub]

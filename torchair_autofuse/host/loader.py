@@ -1,9 +1,10 @@
 """Makes ``import torchair`` work on a machine without CANN, and tells others when TorchAir has been imported.
 
-The real TorchAir front end inside the installed torch_npu wheel is loaded under its own name ``torchair``; only its native
-modules are replaced, by ``host.native``. No file of the wheel is touched. torch_npu itself cannot be imported without
-CANN, so it is made to look absent: libraries that probe for it go their CPU way, and TorchAir takes its own branches for
-a process without torch_npu. Where CANN is present nothing changes, except that TorchAir's import is observed.
+The real TorchAir front end inside the installed torch_npu wheel is loaded under its own name ``torchair``; only its
+native modules are replaced, by ``host.native``. No file of the wheel is touched. torch_npu itself cannot be imported
+without CANN, so it is made to look absent: libraries that probe for it go their CPU way, and TorchAir takes its own
+branches for a process without torch_npu. Where CANN is present nothing changes, except that TorchAir's import is
+observed.
 
 This module does not import torch.
 """
@@ -89,8 +90,8 @@ def install() -> None:
     """Called by ``import torchair_autofuse``, before torch is imported. A second call does nothing.
 
     Observes the import of TorchAir; with a torch_npu wheel and without CANN also makes ``import torch`` and
-    ``import torchair`` work: it sets TORCH_DEVICE_BACKEND_AUTOLOAD=0 (for child processes too), hides torch_npu from the
-    import system and serves torchair from the wheel. Raises ValueError for a bad TORCHAIR_AUTOFUSE_HOST.
+    ``import torchair`` work: it sets TORCH_DEVICE_BACKEND_AUTOLOAD=0 (for child processes too), hides torch_npu from
+    the import system and serves torchair from the wheel. Raises ValueError for a bad TORCHAIR_AUTOFUSE_HOST.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
@@ -211,9 +212,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 _TORCH_FIRST = Reason(
     "AF403",
-    "torch was imported before torchair_autofuse and failed, because a torch_npu wheel is installed and CANN is not; it "
-    "cannot be imported again in this process. Start a new one and put 'import torchair_autofuse' before 'import torch', "
-    "or set TORCH_DEVICE_BACKEND_AUTOLOAD=0",
+    "torch was imported before torchair_autofuse and failed: a torch_npu wheel is installed and CANN is not. It "
+    "cannot be imported again in this process: start a new one, with 'import torchair_autofuse' before 'import torch' "
+    "or with TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment",
 )
 
 

@@ -1,7 +1,7 @@
 """Python stand-ins for TorchAir's native modules, with what its Python code expects of them and nothing more.
 
-Facts about the interface (names, argument order, enum members) are those of TorchAir's own callers in the torch_npu wheel.
-A native call that is not modelled is an AttributeError with code AF402 that names it.
+Names, argument order and enum members are those that TorchAir's own callers in the torch_npu wheel use. A
+native call that is not modelled is an AttributeError with code AF402 that names it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TorchNpuGraphBase:
 
         self._output_dtypes = list(output_dtypes)
         self._n_inputs = len(input_placements)
-        with _runtime_errors(f"load of graph {self._name}"):
+        with _RuntimeErrors(f"load of graph {self._name}"):
             self._executor = GraphExecutor(
                 bytes(model_def), output_dtypes=list(output_dtypes), input_placements=list(input_placements)
             )
@@ -91,9 +91,9 @@ class TorchNpuGraphBase:
         self._check_inputs(inputs)
         if assigned and len(assigned) != len(self._output_dtypes):
             raise RuntimeError(
-                f"graph {self._name} has {len(self._output_dtypes)} outputs, but {len(assigned)} assigned outputs are given"
+                f"graph {self._name} has {len(self._output_dtypes)} outputs, but {len(assigned)} are assigned"
             )
-        with _runtime_errors(f"run of graph {self._name}"):
+        with _RuntimeErrors(f"run of graph {self._name}"):
             outputs: list[torch.Tensor] = list(executor.run(inputs, assigned or [None] * len(self._output_dtypes)))
         self._check_outputs(outputs)
         return outputs
@@ -149,7 +149,7 @@ def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
     return len(shape) == len(declared) and all(d in (-1, s) for s, d in zip(shape, declared))
 
 
-class _runtime_errors:  # noqa: N801 - reads as a statement
+class _RuntimeErrors:
     """Turns every Exception of a block into a plain RuntimeError that keeps the message."""
 
     def __init__(self, what: str) -> None:

@@ -1,6 +1,6 @@
 """What the host changes in TorchAir after its import, so that graphs come out as they would for an NPU.
 
-Never applied where CANN is present. Nothing outside TorchAir is changed: eager PyTorch and other backends stay as they are.
+Never applied where CANN is present. Nothing outside TorchAir is changed: eager PyTorch and other backends stay as is.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _is_parameter(meta: torch.Tensor) -> bool:
 
 
 def _decompose_attention() -> None:
-    """Makes scaled_dot_product_attention compile: CPU dispatch picks a fused CPU op that TorchAir has no converter for."""
-    module = import_module("torchair.npu_fx_compiler")
+    """Makes scaled_dot_product_attention compile: on CPU tensors it is a fused op TorchAir has no converter for."""
+    module: Any = import_module("torchair.npu_fx_compiler")
     original = _checked(module, "_compile_graph_with_aot", ["gm", "compiler", "example_inputs"])
 
     @functools.wraps(original)
-    def compile_graph(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        sdpa.decompose(gm)
-        return original(gm, *args, **kwargs)
+    def compile_graph(*args: Any, **kwargs: Any) -> Any:
+        with sdpa.PlainAttention():
+            return original(*args, **kwargs)
 
     module._compile_graph_with_aot = compile_graph
 

@@ -1,61 +1,50 @@
-"""Scaled dot product attention as plain tensor ops, put into a captured graph in place of the fused call.
+"""Scaled dot product attention as plain tensor ops, while a graph is traced for TorchAir.
 
-On a CPU, PyTorch's dispatcher turns the call into a CPU kernel that has no place in a GE graph. The rewrite is done on the
-graph that Dynamo captured, before autograd sees it: forward and backward are then made of ops TorchAir converts.
+On a CPU, PyTorch's dispatcher turns the call into a CPU kernel that has no place in a GE graph. It is exchanged while
+autograd traces the graph that Dynamo captured: forward and backward are then made of ops that TorchAir converts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 
-_SDPA_TARGETS = (
+_FUSED = (
     scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 )
 
 
-def decompose(gm: torch.fx.GraphModule) -> None:
-    """Replaces every attention call of ``gm`` and of the graphs inside it, in place."""
-    for graph_module in _graph_modules(gm):
-        nodes = [n for n in graph_module.graph.nodes if n.op == "call_function" and n.target in _SDPA_TARGETS]
-        for node in nodes:
-            node.target = attention_heads_inside if _heads_inside(node.meta.get("example_value")) else attention
-        if nodes:
-            graph_module.recompile()
+class PlainAttention(TorchFunctionMode):  # type: ignore[misc]
+    """Inside this context, and in this thread only, scaled_dot_product_attention is made of plain ops."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return _plain(func)(*args, **(kwargs or {}))
 
 
-def _graph_modules(gm: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
-    return (m for m in gm.modules() if isinstance(m, torch.fx.GraphModule))
-
-
-def _heads_inside(example: object) -> bool:
-    """Whether Dynamo saw a result [batch, heads, length, width] that lies in memory as [batch, length, heads, width].
-
-    The CPU kernel gives that layout, and models rely on it: ``view`` after ``transpose(1, 2)`` is legal only then.
-    """
-    if not isinstance(example, torch.Tensor) or example.dim() != 4:
-        return False
-    return not example.is_contiguous() and example.transpose(1, 2).is_contiguous()
-
-
-def attention_heads_inside(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """``attention`` of 4-d tensors, with the result in memory as [batch, length, heads, width]."""
-    result = attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    return result.transpose(1, 2).contiguous().transpose(1, 2)
+def _plain(func: Callable[..., Any]) -> Callable[..., Any]:
+    if func in _FUSED:
+        return attention
+    if func is multi_head_attention_forward:
+        # What it calls is out of the mode's sight: a copy of it with the plain attention among its globals.
+        names = {**func.__globals__, "scaled_dot_product_attention": attention}
+        copy = FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+        copy.__kwdefaults__ = func.__kwdefaults__
+        return copy
+    return func
 
 
 def attention(
@@ -70,10 +59,11 @@ def attention(
 ) -> torch.Tensor:
     """softmax(query @ key^T * scale + mask) @ value, with the arguments of torch.nn.functional's function.
 
-    query [..., L, E], key [..., S, E], value [..., S, Ev] of one float dtype; result [..., L, Ev] of that dtype. Half types are
-    computed in f32 and rounded once. A bool mask keeps where True; a row with no key left gives zeros. The causal mask
-    is the lower triangle from the top left. ``scale`` defaults to 1/sqrt(E). With ``enable_gqa`` each key and value head
-    serves the same number of neighbouring query heads. Raises ValueError when both a mask and is_causal are given.
+    query [..., L, E], key [..., S, E], value [..., S, Ev] of one float dtype; result [..., L, Ev] of that dtype. Half
+    types are computed in f32 and rounded once. A bool mask keeps where True; a row with no key left gives zeros. The
+    causal mask is the lower triangle from the top left. ``scale`` defaults to 1/sqrt(E). With ``enable_gqa`` each key
+    and value head serves the same number of neighbouring query heads. The result lies in memory as the CPU kernel would
+    leave it. Raises ValueError when both a mask and is_causal are given.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
@@ -98,7 +88,19 @@ def attention(
             weights = _masked_softmax(scores, attn_mask)
         if dropout_p > 0.0:
             weights = torch.dropout(weights, dropout_p, train=True)
-        return torch.matmul(weights, v).to(dtype)
+        result = torch.matmul(weights, v).to(dtype)
+    if _heads_inside(query) and dropout_p == 0.0:
+        result = result.transpose(1, 2).contiguous().transpose(1, 2)
+    return result
+
+
+def _heads_inside(query: torch.Tensor) -> bool:
+    """Whether a query [batch, heads, length, width] lies in memory as [batch, length, heads, width].
+
+    The CPU kernel gives its result the layout of the query, and models rely on it: a ``view`` after ``transpose(1, 2)``
+    is legal only in this one.
+    """
+    return query.dim() == 4 and bool(query.stride(1) < query.stride(2))
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
@@ -106,13 +108,17 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """softmax over the last dim, zeros in a row that is masked out entirely."""
+    """softmax over the last dim, zeros in a row that is masked out entirely.
+
+    Such a row is not masked at all before the softmax and cleared after it: no NaN reaches the backward pass.
+    """
+    kept = mask if mask.dtype == torch.bool else mask != -math.inf
+    empty = kept.to(scores.dtype).sum(dim=-1, keepdim=True) == 0
     if mask.dtype == torch.bool:
-        scores = scores.masked_fill(mask.logical_not(), -math.inf)
+        scores = scores.masked_fill(torch.logical_and(mask.logical_not(), empty.logical_not()), -math.inf)
     else:
-        scores = scores + mask.to(scores.dtype)
-    nothing_left = (scores == -math.inf).all(dim=-1, keepdim=True)
-    return torch.softmax(scores, dim=-1).masked_fill(nothing_left, 0.0)
+        scores = scores + mask.to(scores.dtype).masked_fill(empty, 0.0)
+    return torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
 
 
 def _repeat_heads(tensor: torch.Tensor, heads: int) -> torch.Tensor:
