@@ -55,7 +55,10 @@ def swiglu_grad(call: OpCall) -> torch.Tensor:
 
 @op("GeGluV2")
 def geglu(call: OpCall) -> list[torch.Tensor]:
-    """x = [a, b] -> (a * G(b), G(b)); ``activate_left`` swaps the halves. G is the tanh form unless ``approximate`` is 0."""
+    """x = [a, b] -> (a * G(b), G(b)); ``activate_left`` swaps the halves.
+
+    G is the tanh form of gelu unless ``approximate`` is 0.
+    """
     x = call.tensor("x")
     a, b, _ = _halves(call, x)
     value, gate = (b, a) if call.attr("activate_left", False) else (a, b)

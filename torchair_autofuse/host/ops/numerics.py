@@ -93,7 +93,8 @@ def mean(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 def channels_last(call: OpCall, default: str = "NCHW") -> bool:
     """Whether the op's first tensor is laid out with channels last.
 
-    TorchAir writes the true layout into ``input_layout_info`` and leaves ``data_format`` at the IR's default there.
+    TorchAir writes the true layout into ``input_layout_info`` and leaves ``data_format`` at the IR's default there. It
+    knows channels-first layouts only, so an info without names (a mixed list decodes to its numbers) is one of them.
     """
     info = call.attr("input_layout_info")
     if info is not None:

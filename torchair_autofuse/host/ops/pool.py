@@ -88,14 +88,14 @@ def _max_pool(
 ) -> list[torch.Tensor]:
     """(window maximum, its flat position in the unpadded plane)."""
     x = channels_first(call.tensor("x"), last)
-    lowest = float("-inf") if x.is_floating_point() else float(torch.iinfo(x.dtype).min)
+    lowest = float("-inf") if x.is_floating_point() else torch.iinfo(x.dtype).min
     ceil_mode = bool(call.attr("ceil_mode", False))
     size = list(x.shape[2:])
     plane = torch.arange(x[0, 0].numel() if x.numel() else 0, dtype=torch.float64).reshape(1, 1, *size)
-    rows = _windows(x, ksize, strides, frame, lowest, dilation, ceil_mode)
+    rows = _windows(x, ksize, strides, frame, 0.0, dilation, ceil_mode)
     places = _windows(plane, ksize, strides, frame, -1.0, dilation, ceil_mode)
-    # a window of -inf only must not point into the padding: padded places are taken out of the comparison
-    rank = torch.where(places < 0, torch.full_like(wide(rows), float("-inf")), wide(rows))
+    # padded places are taken out by position: a window of the lowest value must not point into the padding
+    rank = torch.where(places < 0, torch.full_like(rows, lowest), rows)
     real = (places >= 0).expand_as(rows)
     found = rank.argmax(-1, keepdim=True)
     first = real.to(torch.int8).argmax(-1, keepdim=True)
