@@ -128,6 +128,7 @@ class _Parser:
         self.need(":")
         types = self.commas(self.dtype)
         self.need("=")
+        self.blank()
         start = self.at
         form = self.name("an operation")
         if form == "reduce":

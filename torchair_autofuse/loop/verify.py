@@ -63,7 +63,7 @@ def _check_names(where: str, what: str, names: Iterable[str], in_sizes: bool = F
         if in_sizes and (name in expr.RESERVED or keyword.iskeyword(name)):
             raise VerifyError(where, f"{what} name {name!r} is reserved")
         if name in seen:
-            raise VerifyError(where, f"two {what}s are called {name!r}")
+            raise VerifyError(where, f"two {'axes' if what == 'axis' else what + 's'} are called {name!r}")
         seen.add(name)
 
 
