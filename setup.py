@@ -14,6 +14,7 @@ setup(
     description="Fuses small vector ops in TorchAir's GE graphs into generated Ascend C kernels",
     python_requires=">=3.10",
     packages=find_packages(include=["torchair_autofuse", "torchair_autofuse.*"]),
+    package_data={"torchair_autofuse.twin": ["include/*.h", "include/twin/*.h", "runtime/*.h", "runtime/*.cpp"]},
     install_requires=[
         "numpy>=1.26", "sympy>=1.13", "Jinja2>=3.1", "protobuf>=3.20,<8", "ml_dtypes>=0.4",
         "tomli>=2; python_version < '3.11'", "filelock>=3.13", "platformdirs>=4", "rich>=13",
