@@ -54,10 +54,10 @@ def _losses() -> list[Row]:
                 {"predict": x, "label": y, "dout": one},
                 {"sigma": 0.5, **a},
             ),
-            row("KLDivV2", lambda x, t, h=how: F.kl_div(x, t, reduction=h), {"x": y, "target": t}, a),
+            row("KLDivV2", lambda x, t, h=how: _kl_div(x, t, h), {"x": y, "target": t}, a),
             row(
                 "KLDivV2",
-                lambda x, t, h=how: F.kl_div(x, t, reduction=h, log_target=True),
+                lambda x, t, h=how: _kl_div(x, t.exp(), h),
                 {"x": y, "target": y * 0.5},
                 {"log_target": True, **a},
             ),
@@ -185,6 +185,11 @@ def _losses() -> list[Row]:
             half=True,
         ),
     ]
+
+
+def _kl_div(x: torch.Tensor, target: torch.Tensor, how: str) -> torch.Tensor:
+    each = F.kl_div(x, target, reduction="none")
+    return each if how == "none" else each.sum() / (each.numel() if how == "mean" else 1)
 
 
 def total_of(target: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:

@@ -16,7 +16,7 @@ BIG = 2**63 - 1
 
 def by_numpy(function: Callable[[Any], Any]) -> Callable[..., torch.Tensor]:
     """A formula in numpy of the first input."""
-    return lambda x, *_: torch.from_numpy(np.ascontiguousarray(function(x.numpy())))
+    return lambda x, *_: torch.from_numpy(np.array(function(x.numpy()), order="C"))
 
 
 def _views() -> list[Row]:

@@ -112,9 +112,10 @@ def _layer_norms() -> list[Row]:
         ),
         row(
             "GemmaRmsNorm",
-            lambda x, g: [F.rms_norm(x, (8,), 1 + g, 1e-6), None],
+            lambda x, g: [F.rms_norm(x, (8,), 1 + g, 1e-6), (x.pow(2).mean(-1, True) + 1e-6).rsqrt()],
             {"x": r(3, 8), "gamma": r(8)},
             half=True,
+            wide=(1,),
         ),
         row(
             "AddRmsNorm",
@@ -126,10 +127,10 @@ def _layer_norms() -> list[Row]:
         row(
             "AddRmsNormCast",
             lambda a, b, g: [
-                (y := F.rms_norm((a + b).float(), (8,), g.float(), 1e-6)).half().float(),
+                (y := F.rms_norm(a + b, (8,), g, 1e-6)).half().float(),
                 y.half(),
-                None,
-                None,
+                (a.pow(2).mean(-1, True) + 1e-6).rsqrt(),
+                a.half(),
             ],
             {"x1": r(3, 8).half(), "x2": torch.zeros(3, 8).half(), "gamma": pos(8).half()},
             tolerance=1e-3,
@@ -231,7 +232,11 @@ def _channel_norms() -> list[Row]:
         ),
         row(
             "GroupNormSwish",
-            lambda x, g, b: [(y := norm(x, g, b, 1e-5)) * torch.sigmoid(2 * y), None, None],
+            lambda x, g, b: [
+                (y := norm(x, g, b, 1e-5)) * torch.sigmoid(2 * y),
+                _group_stats(x, 3)[0],
+                rstd(x, 1e-5),
+            ],
             group,
             {"num_groups": 3, "swish_scale": 2.0},
             half=True,

@@ -44,6 +44,25 @@ def test_every_op_has_a_row() -> None:
     assert sorted({q.op for q in ROWS} - mine) == []
 
 
+FLOATS = [q for q in ROWS if q.op not in ("Bitcast", "DynamicQuant", "DynamicQuantV2")]
+FIRST = {
+    q.op: q for q in reversed(FLOATS) if any(t is not None and t.dtype == torch.float32 for t in q.inputs.values())
+}
+
+
+@pytest.mark.parametrize("op", sorted(FIRST))
+def test_half_inputs_are_computed_in_f32(op: str) -> None:
+    """Half inputs give the bits of the same f32 inputs, rounded at the end."""
+    row = FIRST[op]
+    for dtype in HALVES:
+        halves = {k: t.to(dtype) if t is not None and t.dtype == torch.float32 else t for k, t in row.inputs.items()}
+        floats = {k: t.float() if t is not None and t.dtype == dtype else t for k, t in halves.items()}
+        found = call_op(op, {k: None if t is None else t.clone() for k, t in halves.items()}, row.attrs)
+        for a, b in zip(found, call_op(op, floats, row.attrs)):
+            assert a.dtype in (dtype, b.dtype)
+            torch.testing.assert_close(a, b.to(a.dtype), rtol=0, atol=0, equal_nan=True)
+
+
 x34 = torch.zeros(3, 4)
 CONV: dict[str, Any] = {"strides": [1] * 4, "pads": [0] * 4, "data_format": "NCHW"}
 
