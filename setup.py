@@ -16,8 +16,15 @@ setup(
     packages=find_packages(include=["torchair_autofuse", "torchair_autofuse.*"]),
     package_data={"torchair_autofuse.twin": ["include/*.h", "include/twin/*.h", "runtime/*.h", "runtime/*.cpp"]},
     install_requires=[
-        "numpy>=1.26", "sympy>=1.13", "Jinja2>=3.1", "protobuf>=3.20,<8", "ml_dtypes>=0.4",
-        "tomli>=2; python_version < '3.11'", "filelock>=3.13", "platformdirs>=4", "rich>=13",
+        "numpy>=1.26",
+        "sympy>=1.13",
+        "Jinja2>=3.1",
+        "protobuf>=3.20,<8",
+        "ml_dtypes>=0.4",
+        "tomli>=2; python_version < '3.11'",
+        "filelock>=3.13",
+        "platformdirs>=4",
+        "rich>=13",
     ],  # fmt: skip
     extras_require={"host": HOST, "test": TEST, "report": ["matplotlib>=3.8"]},
     entry_points={"console_scripts": ["torchair-autofuse=torchair_autofuse.cli:main"]},

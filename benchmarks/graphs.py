@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,13 @@ def model_def(name: str) -> bytes:
     return gzip.decompress((FOLDER / f"{name}.pb.gz").read_bytes())
 
 
-@lru_cache(maxsize=None)
+@cache
 def manifests() -> dict[str, dict[str, Any]]:
     """name -> what was recorded at capture: inputs, run inputs, options, symbolic dims (``h1``), ..."""
     return json.loads(gzip.decompress((FOLDER / "manifests.json.gz").read_bytes()))
 
 
-@lru_cache(maxsize=None)
+@cache
 def shapes() -> dict[str, dict[str, tuple[list[int], str]]]:
     """name -> {"op:index": (shape, torch dtype name)} as seen at run time."""
     return json.loads(gzip.decompress((FOLDER / "shapes.json.gz").read_bytes()))

@@ -36,7 +36,8 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype (bfloat16 comes from ml_dtypes)."""
-        return np.dtype(_NUMPY[self.name])
+        dtype: np.dtype[Any] = np.dtype(_NUMPY[self.name])
+        return dtype
 
     def __str__(self) -> str:
         return self.name

@@ -45,7 +45,7 @@ class FusionContext:
 
     data_shapes: Mapping[int, Sequence[Expr]] = field(default_factory=dict)
     data_values: Mapping[int, Expr] = field(default_factory=dict)
-    minimum: int = 0
+    minimum: Mapping[str, int] | int = 0
     hints: Mapping[str, int] = field(default_factory=dict)
     ref_outputs: Mapping[int, int] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
@@ -186,7 +186,9 @@ def _report(
         gm_bytes_after=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes for f in fused)]),
         gm_bytes_floor=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes_floor for f in fused)]),
         predicted_us_before=_total(_node_us(n, original, hints, target) for n in before),
-        predicted_us_after=_total([*(_node_us(n, graph, hints, target) for n in left), *(f.predicted_us for f in fused)]),
+        predicted_us_after=_total(
+            [*(_node_us(n, graph, hints, target) for n in left), *(f.predicted_us for f in fused)]
+        ),
         fused=tuple(fused),
         refused=tuple(refusals),
         seconds=seconds,

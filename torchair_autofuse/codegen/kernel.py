@@ -90,7 +90,12 @@ class _Writer:
 
     def ub_text(self) -> str:
         parts = []
-        for layout, unit in ((Layout.FULL, "element"), (Layout.ROW, "column"), (Layout.COL, "row"), (Layout.COLB, "row, spread")):
+        for layout, unit in (
+            (Layout.FULL, "element"),
+            (Layout.ROW, "column"),
+            (Layout.COL, "row"),
+            (Layout.COLB, "row, spread"),
+        ):
             scratch = self.p.scratch if layout == Layout.FULL else 0
             total = self.s.plan.bytes_per_element(layout, scratch)
             if total:
@@ -187,7 +192,9 @@ class _Writer:
         tile += ["Compute({});"] if self.p.tile or self.out_tile else []
         tile += ["CopyOut({});"] if self.out_tile else []
         if self.flat:
-            return self._process_flat([x.format("col, cols") if "In" in x or "Out" in x else x.format("cols") for x in tile])
+            return self._process_flat(
+                [x.format("col, cols") if "In" in x or "Out" in x else x.format("cols") for x in tile]
+            )
         return self._process_rows(tile)
 
     def _process_flat(self, tile: list[str]) -> list[str]:
@@ -262,11 +269,17 @@ class _Writer:
             found.append(_Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))
             if self.in_panel or self.out_panel:
                 found.append(_Function("FreePanel", "", self._free_panel()))
-        tile_args = "int64_t col, uint32_t cols" if self.flat else "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
+        tile_args = (
+            "int64_t col, uint32_t cols"
+            if self.flat
+            else "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
+        )
         if self.in_tile:
             found.append(_Function("CopyIn", tile_args, self._copy_in(self.in_tile)))
         if self.p.tile or self.out_tile:
-            found.append(_Function("Compute", "uint32_t cols" if self.flat else "uint32_t rows, uint32_t pitch", self._compute()))
+            found.append(
+                _Function("Compute", "uint32_t cols" if self.flat else "uint32_t rows, uint32_t pitch", self._compute())
+            )
         if self.out_tile:
             found.append(_Function("CopyOut", tile_args, self._copy_out(self.out_tile)))
         return found
@@ -295,7 +308,9 @@ class _Writer:
             queue = self._queue(group)
             if len(group.bufs) == 1:
                 b = group.bufs[0]
-                lines.append(f"LocalTensor<{self.p.bufs[b].cpp}> {self.names.param(b)} = {queue}.AllocTensor<{self.p.bufs[b].cpp}>();")
+                lines.append(
+                    f"LocalTensor<{self.p.bufs[b].cpp}> {self.names.param(b)} = {queue}.AllocTensor<{self.p.bufs[b].cpp}>();"
+                )
                 token = self.names.param(b)
             else:
                 token = self._group_tensor(group)

@@ -68,14 +68,14 @@ class Names:
         terms = [] if transfer.offset == 0 else [str(transfer.offset)]
         for axis, stride in transfer.strides:
             name = index[axis]
-            terms.append(name if stride == 1 else f"{name} * {self.size(stride)}")  # type: ignore[arg-type]
+            terms.append(name if stride == 1 else f"{name} * {self.size(stride)}")
         return " + ".join(terms) or "0"
 
     def row_stride(self, transfer: Transfer) -> str:
         """Distance in elements between the rows of a FULL transfer in GM."""
         assert self.schedule.rows is not None
         strides = dict(transfer.strides)
-        return self.size(strides[self.schedule.rows.name])  # type: ignore[arg-type]
+        return self.size(strides[self.schedule.rows.name])
 
     def count(self, buf: Buf, instr: Instr) -> str:
         """Element count of a count-form instruction, in the type it works on."""

@@ -37,7 +37,9 @@ def call(names: Names, instr: Instr) -> str:
         count = "1" if dst.layout == Layout.ONEB else "rows"
         return f"Spread({names.tensor(instr.dst)}, {names.tensor(instr.srcs[0])}, {count})"
     if instr.form in ("tile", "expand"):
-        rows, pitch = ("rows", "pitch") if dst.layout == Layout.FULL and names.schedule.rows else ("1", COUNT[dst.layout])
+        rows, pitch = (
+            ("rows", "pitch") if dst.layout == Layout.FULL and names.schedule.rows else ("1", COUNT[dst.layout])
+        )
         kinds = ", ".join(f"Vary::{_vary(bufs[s], dst)}" for s in instr.srcs)
         tensors = ", ".join(names.tensor(b) for b in (instr.dst, *instr.srcs))
         if instr.form == "expand":

@@ -76,7 +76,7 @@ _WIDE: dict[str, Callable[..., Any]] = {
 _OPS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "fmod": np.fmod,
     "floordiv": lambda a, b: _quotient(a, b, floor=True), "truncdiv": lambda a, b: _quotient(a, b, floor=False),
-    "floormod": _remainder, "max": np.maximum, "min": np.minimum, "neg": np.negative, "abs": np.abs, "sign": np.sign,
+    "floormod": _remainder, "max": np.maximum, "min": np.minimum, "neg": np.negative, "abs": np.abs,
     "floor": np.floor, "ceil": np.ceil, "rint": np.rint, "trunc": np.trunc, "sqrt": np.sqrt,
     "reciprocal": lambda x: _one(x) / x,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,

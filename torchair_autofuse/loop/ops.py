@@ -42,7 +42,6 @@ POINTWISE: dict[str, PointwiseOp] = {
         PointwiseOp("min", 2, _FI, exact=True, commutative=True),
         PointwiseOp("neg", 1, _FI, exact=True),
         PointwiseOp("abs", 1, _FI, exact=True),
-        PointwiseOp("sign", 1, _FI, exact=True),  # -1, 0, 1; NaN stays NaN, -0 gives 0
         # rounding to integral values
         PointwiseOp("floor", 1, _F, exact=True),
         PointwiseOp("ceil", 1, _F, exact=True),

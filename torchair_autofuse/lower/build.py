@@ -60,7 +60,10 @@ def real_consumers(graph: Graph, ref: TensorRef) -> list[tuple[Node, int]]:
 def cluster_outputs(graph: Graph, names: frozenset[str] | set[str], nodes: Sequence[Node]) -> tuple[TensorRef, ...]:
     """Tensors of the cluster that something outside it reads, in node order."""
     return tuple(
-        ref for node in nodes for ref in node.outputs if any(c.name not in names for c, _ in graph.consumers.get(ref, ()))
+        ref
+        for node in nodes
+        for ref in node.outputs
+        if any(c.name not in names for c, _ in graph.consumers.get(ref, ()))
     )
 
 

@@ -84,7 +84,7 @@ class NestBuilder(Emitter):
     def _dtype(self, name: str) -> DType:
         value = self._defs[name]
         assert not hasattr(value, "names")
-        return value.dtype  # type: ignore[union-attr]
+        return value.dtype
 
     def _share(self, key: tuple[object, ...], dtype: DType, make: Callable[[str], Value]) -> Val:
         found = self._known.get(key)

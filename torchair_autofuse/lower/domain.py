@@ -110,13 +110,13 @@ class Domain:
         self.nodes[node.name] = node
         self._trail.append(("node", node.name))
         for i in data_positions(node, rule):
-            ref = node.inputs[i]
-            if ref is None or ref.node not in self.nodes:
+            source = node.inputs[i]
+            if source is None or source.node not in self.nodes:
                 continue
-            need = self._backward(rule, self._shape(ref), out_shape, self.maps[out_ref])
+            need = self._backward(rule, self._shape(source), out_shape, self.maps[out_ref])
             if isinstance(need, Reason):
                 return need
-            conflict = self._unify(need, self.maps[ref], ref)
+            conflict = self._unify(need, self.maps[source], source)
             if conflict is not None:
                 return conflict
         return self._widen(self.maps[out_ref], out_ref)
@@ -150,10 +150,7 @@ class Domain:
                 continue
             shape, known = self._shape(ref), self.maps[ref]
             if rule.kind == "view" and rule.view == "reshape":
-                regrouped = self._regroup(known, shape, out_shape)
-                if isinstance(regrouped, Reason):
-                    return regrouped
-                return regrouped
+                return self._regroup(known, shape, out_shape)
             offset = len(out_shape) - len(shape)
             for k, (dim, d) in enumerate(zip(shape, known)):
                 if dim != 1 and digits[k + offset] is None:

@@ -38,6 +38,7 @@ class Clusters:
             self.of[node.name] = Cluster(i, domain, [node])
         self._below = [0] * len(nodes)  # ids of the clusters that a cluster reaches
         self._above = [0] * len(nodes)
+        self._members = [1 << i for i in range(len(nodes))]  # ids that have been merged into a cluster
         before = [
             {self.of[r.node].id for r in node.inputs if r is not None and r.node in self.of}
             | {self.of[c].id for c in node.controls if c in self.of}
@@ -78,9 +79,10 @@ class Clusters:
         return None
 
     def _join(self, kept: int, gone: int) -> None:
-        pair = (1 << kept) | (1 << gone)
-        self._below[kept] = (self._below[kept] | self._below[gone]) & ~pair
-        self._above[kept] = (self._above[kept] | self._above[gone]) & ~pair
+        self._members[kept] |= self._members[gone]
+        inside = self._members[kept]
+        self._below[kept] = (self._below[kept] | self._below[gone]) & ~inside
+        self._above[kept] = (self._above[kept] | self._above[gone]) & ~inside
         below, above = self._below[kept] | 1 << kept, self._above[kept] | 1 << kept
         for i in _bits(self._above[kept]):
             self._below[i] |= below

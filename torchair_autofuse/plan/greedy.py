@@ -133,7 +133,9 @@ def _emit(
             made.groups.append(tuple(nodes))
             continue
         cut = _largest_prefix(graph, nodes, fits)
-        made.refusals.append(Refusal(nodes[0].name, nodes[cut].name if cut < len(nodes) else "", reason.code, reason.text))
+        made.refusals.append(
+            Refusal(nodes[0].name, nodes[cut].name if cut < len(nodes) else "", reason.code, reason.text)
+        )
         if cut:
             waiting.append(list(nodes[:cut]))
         waiting += _components(graph, nodes[max(cut, 1) :])

@@ -54,7 +54,9 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
     if node.name in graph.controlled or has_side_effect(node.type):
         return Reason("AF208", f"{node.name} has a control edge or a side effect")
     view = op_view(graph, node)
-    for ref, info in ((r, graph.info(r)) for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r):
+    for ref, info in (
+        (r, graph.info(r)) for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r
+    ):
         if info.dtype is None or info.shape is None:
             return Reason("AF203", f"{'dtype' if info.dtype is None else 'shape'} of {ref} is unknown")
         if any(d == 0 for d in info.shape):
@@ -81,7 +83,9 @@ def _chip_reason(graph: Graph, node: Node, rule: Rule) -> Reason | None:
     if rule.kind == "view":
         data = args[data_positions(node, rule)[0]]
         made: Sequence[Val] = () if data is None else (data,)
-        if rule.view == "broadcast" and any(v.dtype.itemsize not in (1, 2, 4) or v.dtype.name in ("i8", "u8") for v in made):
+        if rule.view == "broadcast" and any(
+            v.dtype.itemsize not in (1, 2, 4) or v.dtype.name in ("i8", "u8") for v in made
+        ):
             return Reason("AF202", f"no instruction repeats {made[0].dtype} values in UB")
     else:
         assert rule.emit is not None

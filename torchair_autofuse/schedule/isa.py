@@ -28,9 +28,24 @@ COMPARE = {"lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE
 SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 _F32_OPS = frozenset(
-    {*BINARY, *UNARY, *ROUNDING, *HIGH_LEVEL, *COMPARE, "neg", "sign", "rsqrt", "reciprocal", "sigmoid", "pow", "fmod", "select"}
+    {
+        *BINARY,
+        *UNARY,
+        *ROUNDING,
+        *HIGH_LEVEL,
+        *COMPARE,
+        "neg",
+        "rsqrt",
+        "reciprocal",
+        "sigmoid",
+        "pow",
+        "fmod",
+        "select",
+    }
 )
-_I32_OPS = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs", *COMPARE, "select"} | {"bitand", "bitor", "bitxor", "bitnot"})
+_I32_OPS = frozenset(
+    {"add", "sub", "mul", "max", "min", "neg", "abs", *COMPARE, "select"} | {"bitand", "bitor", "bitxor", "bitnot"}
+)
 _I16_OPS = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs", "bitand", "bitor", "bitxor", "bitnot"})
 _BOOL_OPS = frozenset({"and", "or", "not", "eq", "ne", "select"})
 

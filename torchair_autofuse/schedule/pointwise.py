@@ -17,7 +17,9 @@ from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, plan
 from torchair_autofuse.soc.chip import Chip
 
-LANES = 256  # buffers hold a multiple of this many elements, so that every instruction may be rounded up to full repeats
+LANES = (
+    256  # buffers hold a multiple of this many elements, so that every instruction may be rounded up to full repeats
+)
 _BYTES_PER_CORE = 4096  # a core is not started for less traffic than this (guides for 2201)
 
 
@@ -72,7 +74,9 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     ub = plan(program, chip.max_live_tensors)
     if len(ub.slots) > 56:
         return Reason("AF212", f"{len(ub.slots)} buffers; a kernel has at most 64")
-    align = max([8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")])
+    align = max(
+        [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
+    )
     steps = (
         _flat_steps(program, ub, cols, chip)
         if rows is None or cols is None
@@ -81,7 +85,9 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     made = Schedule("pointwise", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps)
     smallest = made.tiling({s.name: 1 for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
     if smallest["tile_cols"] < 1 or smallest["ub_used"] > chip.ub_plan_bytes:
-        return Reason("AF212", f"needs {smallest['ub_used']} bytes of UB for the smallest tile, {chip.ub_plan_bytes} are there")
+        return Reason(
+            "AF212", f"needs {smallest['ub_used']} bytes of UB for the smallest tile, {chip.ub_plan_bytes} are there"
+        )
     return made
 
 
@@ -126,7 +132,9 @@ def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> 
         Let("total", size, field=True),
         Let("work", t.maximum(Var("total"), 1)),
         Let("room", t.rounddown(t.floordiv(spare, full), LANES)),
-        Let("wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), _BYTES_PER_CORE), 1))),
+        Let(
+            "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), _BYTES_PER_CORE), 1))
+        ),
         Let("core_cols", t.roundup(t.ceildiv(Var("work"), Var("wanted")), LANES), field=True),
         Let("tile_cols", t.minimum(Var("room"), Var("core_cols")), field=True),
         Let("block_dim", t.ceildiv(Var("work"), Var("core_cols"))),
@@ -167,7 +175,12 @@ def _rows_steps(
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     fixed = _fixed(program, ub)
     traffic = max(
-        1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores) if program.bufs[x.buf].layout == Layout.FULL)
+        1,
+        sum(
+            program.bufs[x.buf].itemsize
+            for x in (*program.loads, *program.stores)
+            if program.bufs[x.buf].layout == Layout.FULL
+        ),
     )
     split = all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)

@@ -130,9 +130,7 @@ class Selector:
             return buf
         return self._cached(
             ("expand", buf, layout),
-            lambda: self._emit(
-                "Copy", self._bufs[buf].cpp, layout, [self._spread(buf)], form="expand", in_place=False
-            ),
+            lambda: self._emit("Copy", self._bufs[buf].cpp, layout, [self._spread(buf)], form="expand", in_place=False),
         )
 
     def _duplicate(self, const: Const, layout: Layout) -> int:
@@ -171,25 +169,19 @@ class Selector:
             step = {"int64_t": ("float", "RINT"), "int16_t": ("float", "NONE")}.get(
                 self._bufs[buf].cpp, ("half", "NONE")
             )
-            buf = self._emit(
-                "Cast", step[0], layout, [buf], scalars=(f"RoundMode::CAST_{step[1]}",), in_place=False
-            )
+            buf = self._emit("Cast", step[0], layout, [buf], scalars=(f"RoundMode::CAST_{step[1]}",), in_place=False)
         zero = "0.0f" if self._bufs[buf].cpp == "float" else "(half)0"
         return self._compare_scalar(buf, "ne", zero, layout)
 
     def _from_bits(self, arg: str, target: DType, layout: Layout) -> int:
         if target.itemsize == 1:
             half = self._half(arg, layout)
-            return self._emit(
-                "Cast", target.cpp, layout, [half], scalars=("RoundMode::CAST_NONE",), in_place=False
-            )
+            return self._emit("Cast", target.cpp, layout, [half], scalars=("RoundMode::CAST_NONE",), in_place=False)
         ones = self._fill("float", "1.0f", layout)
         buf = self._select_scalar(self._mask(arg, layout), ones, "0.0f", layout)
         if target in (F32,):
             return buf
-        return self._emit(
-            "Cast", target.cpp, layout, [buf], scalars=("RoundMode::CAST_TRUNC",), in_place=False
-        )
+        return self._emit("Cast", target.cpp, layout, [buf], scalars=("RoundMode::CAST_TRUNC",), in_place=False)
 
     # ---- bool ---------------------------------------------------------------------------------------------------
 
@@ -285,9 +277,7 @@ class Selector:
         cost = "divide" if op == "div" else "simple"
         if self._bufs[x].layout == self._bufs[y].layout == layout:
             return self._emit(isa.BINARY[op], dtype.cpp, layout, [x, y], cost=cost)
-        return self._emit(
-            isa.BINARY[op], dtype.cpp, layout, [self._spread(x), self._spread(y)], form="tile", cost=cost
-        )
+        return self._emit(isa.BINARY[op], dtype.cpp, layout, [self._spread(x), self._spread(y)], form="tile", cost=cost)
 
     def _with_scalar(self, op: str, buf: int, const: Const, dtype: DType, layout: Layout) -> int:
         c = const.value
@@ -322,25 +312,11 @@ class Selector:
         if op == "sigmoid":  # 1 / (1 + exp(-x)); exp overflows to inf and the quotient is then 0
             e = self._emit("Exp", cpp, layout, [self._scalar("Muls", x, "-1.0f", F32, layout)], cost="transcendental")
             return self._one_over(self._scalar("Adds", e, "1.0f", F32, layout), layout)
-        if op == "sign":
-            return self._sign(x, layout)
         api, factor = isa.HIGH_LEVEL[op]
         return self._emit(api, cpp, layout, [x], scratch=4 * factor, in_place=False, cost="api")
 
     def _one_over(self, x: int, layout: Layout) -> int:
         return self._emit("Div", "float", layout, [self._fill("float", "1.0f", layout), x], cost="divide")
-
-    def _sign(self, x: int, layout: Layout) -> int:
-        above = self._compare_scalar(x, "gt", "0.0f", layout)
-        below = self._compare_scalar(x, "lt", "0.0f", layout)
-        unordered = self._emit("Compare", "bits", layout, [x, x], scalars=("CMPMODE::NE",), in_place=False)
-        plus = self._select_scalar(above, self._fill("float", "1.0f", layout), "0.0f", layout)
-        signed = self._choose(below, self._fill("float", "-1.0f", layout), plus, layout)
-        return self._choose(unordered, x, signed, layout)
-
-    def _choose(self, mask: int, a: int, b: int, layout: Layout) -> int:
-        mode = ("SELMODE::VSEL_TENSOR_TENSOR_MODE",)
-        return self._emit("Select", "float", layout, [mask, a, b], scalars=mode, in_place=False)
 
     def _two_source_call(self, op: str, args: Sequence[str], layout: Layout) -> int:
         api, scratch = {"pow": ("Power", 20), "fmod": ("Fmod", 4)}[op]
@@ -363,9 +339,7 @@ class Selector:
         if b in self._consts:
             return self._compare_scalar(x, op, literal(self._consts[b].value, dtype), layout)
         mode = (f"CMPMODE::{isa.COMPARE[op]}",)
-        return self._emit(
-            "Compare", "bits", layout, [x, self._in_layout(b, layout)], scalars=mode, in_place=False
-        )
+        return self._emit("Compare", "bits", layout, [x, self._in_layout(b, layout)], scalars=mode, in_place=False)
 
     def _compare_i32(self, op: str, a: str, b: str, layout: Layout) -> int:
         """int32 has only EQ: a <= b is min(a, b) == a, a >= b is max(a, b) == a, the rest are their opposites."""
@@ -385,7 +359,9 @@ class Selector:
             return self._select_scalar(mask, self._in_layout(a, layout), literal(self._consts[b].value, dtype), layout)
         if dtype == F32 and a in self._consts:
             inverse = self._bitwise("Not", [mask], layout)
-            return self._select_scalar(inverse, self._in_layout(b, layout), literal(self._consts[a].value, dtype), layout)
+            return self._select_scalar(
+                inverse, self._in_layout(b, layout), literal(self._consts[a].value, dtype), layout
+            )
         sources = [mask, self._in_layout(a, layout), self._in_layout(b, layout)]
         mode = ("SELMODE::VSEL_TENSOR_TENSOR_MODE",)
         return self._emit("Select", cpp, layout, sources, scalars=mode, view=view, in_place=False)

@@ -155,9 +155,7 @@ def _choose(
     return lanes[-1]
 
 
-def _apart(
-    a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr, ...], buf: Buf, slot: Slot
-) -> bool:
+def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr, ...], buf: Buf, slot: Slot) -> bool:
     """Whether two buffers may share a place: one dies before the other is written, or is overwritten in place."""
     early, late = (a, b) if a[0] <= b[0] else (b, a)
     if early[1] < late[0]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torchair_autofuse.messages import Reason
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 DEFAULT_SOC = "Ascend910B1"
 
@@ -64,7 +64,8 @@ class Chip:
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "chips.toml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = tomllib.loads((Path(__file__).parent / "chips.toml").read_text(encoding="utf-8"))
+    return data
 
 
 def soc_names() -> tuple[str, ...]:
@@ -72,7 +73,7 @@ def soc_names() -> tuple[str, ...]:
     return tuple(_data()["soc"])
 
 
-@lru_cache(maxsize=None)
+@cache
 def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
     """The chip called ``soc`` (``Ascend910B1``, case ignored; a short name such as ``Ascend910_93`` gives its first).
 
@@ -90,5 +91,5 @@ def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
     facts = dict(_data()["arch"][arch])
     if "refused" in facts:
         return Reason("AF306", f"{name}: {facts['refused']}")
-    cost = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.pop("cost").items()}
+    cost: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.pop("cost").items()}
     return Chip(name, short, addconfig=addconfig, vector_cores=cores, clock_mhz=clock, cost=Cost(**cost), **facts)
