@@ -5,6 +5,7 @@ No floating point; every operand is a non-negative int64, divisors are positive.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Union
@@ -168,7 +169,7 @@ _CALL = {"ceildiv": "CeilDiv", "min": "Min", "max": "Max", "roundup": "RoundUp",
 
 
 def to_cpp(tree: Tree) -> str:
-    """C++ over int64_t, using the helpers of op_templates/tiling_math.h.j2."""
+    """C++ over int64_t, using the helpers of op_templates/tiling_math.h.j2; :func:`parse` reads it back."""
     if isinstance(tree, int):
         return f"{tree}L" if abs(tree) >= 2**31 else str(tree)
     if isinstance(tree, Var):
@@ -185,3 +186,94 @@ def to_text(tree: Tree) -> str:
     """The same, for people (schedule.txt)."""
     text = to_cpp(tree)
     return text[1:-1] if text.startswith("(") and text.endswith(")") and text.count("(") == 1 else text
+
+
+_KIND_OF_CALL = {call: kind for kind, call in _CALL.items()}
+_KIND_OF_INFIX = {sign: kind for kind, sign in _INFIX.items()}
+_TOKEN = re.compile(r"\s*(?:([0-9]{1,19})L?(?![A-Za-z0-9_])|([A-Za-z_][A-Za-z0-9_]*)|([-+*/%(),?:>]))")
+_MAX_TEXT, _MAX_DEPTH = 16384, 200
+
+
+def parse(text: str) -> Tree:
+    """The tree that :func:`to_cpp` (or :func:`to_text`) printed. Raises ValueError for any other text; runs nothing."""
+    return _Parser(text).tree()
+
+
+class _Parser:
+    """Every operation is in parentheses but for the outermost, so that there is no precedence."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _MAX_TEXT:
+            raise self.error(f"longer than {_MAX_TEXT} characters")
+        self.tokens: list[str] = []
+        at = 0
+        while text[at:].strip():
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise self.error(f"cannot read {text[at : at + 20].strip()!r}")
+            self.tokens.append(next(g for g in found.groups() if g is not None))
+            at = found.end()
+        self.at = 0
+
+    def error(self, problem: str) -> ValueError:
+        return ValueError(f"not a tiling expression: {self.text[:80]!r} ({problem})")
+
+    def tree(self) -> Tree:
+        found = self.operation(0)
+        if self.at < len(self.tokens):
+            raise self.error(f"{self.tokens[self.at]!r} after the end")
+        return found
+
+    def take(self, token: str) -> bool:
+        taken = self.at < len(self.tokens) and self.tokens[self.at] == token
+        self.at += taken
+        return taken
+
+    def need(self, token: str) -> None:
+        if not self.take(token):
+            found = repr(self.tokens[self.at]) if self.at < len(self.tokens) else "the end"
+            raise self.error(f"expected {token!r}, found {found}")
+
+    def operation(self, depth: int) -> Tree:
+        """What may stand between parentheses: one operation, or a single operand."""
+        if depth > _MAX_DEPTH:
+            raise self.error("nested too deeply")
+        left = self.operand(depth)
+        if self.take(">"):
+            self.need("0")
+            self.need("?")
+            yes = self.operand(depth)
+            self.need(":")
+            return Op("select", (left, yes, self.operand(depth)))
+        for sign, kind in _KIND_OF_INFIX.items():
+            if self.take(sign):
+                return Op(kind, (left, self.operand(depth)))
+        return left
+
+    def operand(self, depth: int) -> Tree:
+        if self.take("("):
+            inner = self.operation(depth + 1)
+            self.need(")")
+            return inner
+        negative = self.take("-")
+        token = self.tokens[self.at] if self.at < len(self.tokens) else ""
+        self.at += 1
+        if token[:1].isdigit():
+            return -int(token) if negative else int(token)
+        if negative or not (token[:1].isalpha() or token[:1] == "_"):
+            raise self.error(f"expected a number or a name, found {token!r}" if token else "it ends too early")
+        if not self.take("("):
+            return Var(token)
+        if token not in _KIND_OF_CALL:
+            raise self.error(f"unknown function {token}; known: {', '.join(_KIND_OF_CALL)}")
+        first = self.argument(depth)
+        self.need(",")
+        second = self.argument(depth)
+        self.need(")")
+        return Op(_KIND_OF_CALL[token], (first, second))
+
+    def argument(self, depth: int) -> Tree:
+        if depth >= _MAX_DEPTH:
+            raise self.error("nested too deeply")
+        return self.operand(depth + 1)
