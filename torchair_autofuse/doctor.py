@@ -1,0 +1,104 @@
+"""``doctor``: what is installed, what works here, and what to do about what does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torchair_autofuse.host import loader
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import read_options
+from torchair_autofuse.soc.chip import chip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``state``: "ok", "note" or "missing"; ``advice``: what to do, "" if nothing."""
+
+    what: str
+    state: str
+    text: str
+    advice: str = ""
+
+
+def main() -> int:
+    """Prints the findings; 1 if something that the host route needs is missing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "state", "found", "what to do")
+    found = list(findings())
+    for f in found:
+        table.add_row(f.what, f.state, f.text, f.advice)
+    Console(width=max(100, Console().width)).print(table)
+    return 1 if any(f.state == "missing" for f in found) else 0
+
+
+def findings() -> Iterator[Finding]:
+    """Everything the package depends on, in the order it matters."""
+    yield Finding("python", "ok", f"{platform.python_version()} on {platform.machine()}")
+    for package, need in (("torch", "2.13.0"), ("torch_npu", "2.13.0"), ("protobuf", "3.20 to 7")):
+        yield _package(package, need)
+    yield _torchair()
+    yield _cann()
+    yield _compiler()
+    options = read_options()
+    target = chip(options.soc)
+    if isinstance(target, Reason):
+        yield Finding("chip", "missing", str(target), "set TORCHAIR_AUTOFUSE_SOC to a supported SoC")
+    else:
+        yield Finding("chip", "ok", f"{target.soc}: architecture {target.npu_arch}, {target.vector_cores} vector cores")
+    yield _cache(options.cache_root())
+    state = "ok" if options.enabled else "note"
+    text = f"fusion {'on' if options.enabled else 'off'}; passes: {', '.join(sorted(options.passes)) or 'none beyond elementwise'}"
+    yield Finding("flags", state, text, "" if options.enabled else 'AUTOFUSE_FLAGS="--enable_autofuse=true"')
+    for reason in options.warnings:
+        yield Finding("flags", "note", str(reason), f"see docs/codes/{reason.code}.md")
+
+
+def _package(name: str, need: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "missing", f"not installed (needs {need})", "pip install 'torchair_autofuse[host]'")
+
+
+def _torchair() -> Finding:
+    try:
+        import torchair
+    except Exception as error:
+        advice = "import torchair_autofuse before torch" if "torch" in sys.modules else "pip install torch_npu==2.13.0"
+        return Finding("torchair", "missing", f"{type(error).__name__}: {error}", advice)
+    where = "its own CANN" if loader.cann_present() else "the torch_npu wheel, on the host"
+    return Finding("torchair", "ok", f"imports from {where}" if torchair else "")
+
+
+def _cann() -> Finding:
+    if loader.cann_present():
+        home = os.environ.get("ASCEND_HOME_PATH", "unknown folder")
+        return Finding("CANN", "note", f"present ({home})", "fused ops cannot be delivered to a device yet")
+    return Finding("CANN", "note", "absent: graphs run on the host, fused ops on the CPU twin")
+
+
+def _compiler() -> Finding:
+    from torchair_autofuse.twin.toolchain import Toolchain
+
+    try:
+        found = Toolchain.find()
+    except RuntimeError as error:
+        return Finding("C++ compiler", "missing", str(error), "install g++ (apt-get install g++)")
+    return Finding("C++ compiler", "ok", str(found))
+
+
+def _cache(root: str | os.PathLike[str]) -> Finding:
+    try:
+        os.makedirs(root, exist_ok=True)
+        if not os.access(root, os.W_OK):
+            raise PermissionError(f"{root} is not writable")
+    except OSError as error:
+        return Finding("cache", "missing", str(error), "set TORCHAIR_AUTOFUSE_CACHE_DIR to a folder of yours")
+    return Finding("cache", "ok", str(root))
