@@ -25,7 +25,7 @@ setup(
         "filelock>=3.13",
         "platformdirs>=4",
         "rich>=13",
-    ],  # fmt: skip
+    ],
     extras_require={"host": HOST, "test": TEST, "report": ["matplotlib>=3.8"]},
     entry_points={"console_scripts": ["torchair-autofuse=torchair_autofuse.cli:main"]},
 )

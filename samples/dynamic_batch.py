@@ -1,6 +1,6 @@
 """One compiled graph for every batch size: a gated MLP whose batch dimension is symbolic.
 
-    python -m torchair_autofuse run samples/dynamic_batch.py
+python -m torchair_autofuse run samples/dynamic_batch.py
 """
 
 import torchair_autofuse  # noqa: F401  first: without CANN a bare "import torch" fails

@@ -1,6 +1,6 @@
 """A transformer block (layer norm, explicit attention, gelu MLP, residuals) in f32 and f16.
 
-    python -m torchair_autofuse run samples/transformer_block.py
+python -m torchair_autofuse run samples/transformer_block.py
 """
 
 import torchair_autofuse  # noqa: F401  first: without CANN a bare "import torch" fails

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
-    explain = commands.add_parser("explain", help="say what would be fused in a script or a saved GE graph, and why not")
+    explain = commands.add_parser("explain", help="say what would be fused in a script or a saved graph")
     explain.add_argument("target", help="script.py, or graph.pb (a serialized ModelDef; .gz is fine)")
     explain.add_argument("--kernels", action="store_true", help="print loop IR and kernel source of every fused op too")
     explain.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
@@ -106,7 +106,7 @@ def _print_reports() -> None:
 
     found = reports()
     if not found:
-        print("\nNo GE graph was compiled: does the script use torch.compile(..., backend=torchair.get_npu_backend(...))?")
+        print("\nNo GE graph was compiled. Does the script call torch.compile with torchair.get_npu_backend(...)?")
     for report in found:
         print(f"\n{report}")
 

@@ -54,7 +54,8 @@ def findings() -> Iterator[Finding]:
         yield Finding("chip", "ok", f"{target.soc}: architecture {target.npu_arch}, {target.vector_cores} vector cores")
     yield _cache(options.cache_root())
     state = "ok" if options.enabled else "note"
-    text = f"fusion {'on' if options.enabled else 'off'}; passes: {', '.join(sorted(options.passes)) or 'none beyond elementwise'}"
+    passes = ", ".join(sorted(options.passes)) or "none beyond elementwise"
+    text = f"fusion {'on' if options.enabled else 'off'}; passes: {passes}"
     yield Finding("flags", state, text, "" if options.enabled else 'AUTOFUSE_FLAGS="--enable_autofuse=true"')
     for reason in options.warnings:
         yield Finding("flags", "note", str(reason), f"see docs/codes/{reason.code}.md")
@@ -85,13 +86,13 @@ def _cann() -> Finding:
 
 
 def _compiler() -> Finding:
-    from torchair_autofuse.twin.toolchain import Toolchain
+    from torchair_autofuse.twin.toolchain import find_compiler
 
     try:
-        found = Toolchain.find()
+        found = find_compiler()
     except RuntimeError as error:
         return Finding("C++ compiler", "missing", str(error), "install g++ (apt-get install g++)")
-    return Finding("C++ compiler", "ok", str(found))
+    return Finding("C++ compiler", "ok", f"{found.compiler}: {found.version}")
 
 
 def _cache(root: str | os.PathLike[str]) -> Finding:

@@ -44,8 +44,8 @@ def enable(
 ) -> None:
     """Turns fusion on for this process, whatever AUTOFUSE_FLAGS says.
 
-    ``flags``: a flag string in the grammar of AUTOFUSE_FLAGS, or Options; None: the environment's. The keywords override
-    single options. Raises ValueError naming the option that has a bad value.
+    ``flags``: a flag string in the grammar of AUTOFUSE_FLAGS, or Options; None: the environment's. The keywords
+    override single options. Raises ValueError naming the option that has a bad value.
     """
     global _forced
     if isinstance(flags, Options):
@@ -261,7 +261,7 @@ def fusion_context(concrete: Any) -> Any:
 
 
 def _dim(size: Any, fallback: str, hints: dict[str, int], minimum: dict[str, int]) -> Expr:
-    """A size as an int or an expression in the names of Dynamo's symbols; ``fallback`` names one that cannot be read."""
+    """A size as an int or an expression in Dynamo's symbols; ``fallback`` names one that cannot be read."""
     if isinstance(size, int):
         return size
     node = size.node

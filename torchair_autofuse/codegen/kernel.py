@@ -308,9 +308,8 @@ class _Writer:
             queue = self._queue(group)
             if len(group.bufs) == 1:
                 b = group.bufs[0]
-                lines.append(
-                    f"LocalTensor<{self.p.bufs[b].cpp}> {self.names.param(b)} = {queue}.AllocTensor<{self.p.bufs[b].cpp}>();"
-                )
+                cpp = self.p.bufs[b].cpp
+                lines.append(f"LocalTensor<{cpp}> {self.names.param(b)} = {queue}.AllocTensor<{cpp}>();")
                 token = self.names.param(b)
             else:
                 token = self._group_tensor(group)

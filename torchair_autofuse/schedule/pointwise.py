@@ -1,4 +1,4 @@
-"""The pointwise template: tiles of rows x columns (or flat), double buffered, split over the cores by rows or columns."""
+"""The pointwise template: tiles of rows x columns, or flat, double buffered, split over the cores by rows or columns."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _fixed(program: Program, ub: UbPlan) -> int:
 
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
-    """The axis sizes and strides that are symbolic -> tiling fields that hold them, so that a kernel computes no shapes."""
+    """The symbolic axis sizes and strides -> tiling fields that hold them, so that a kernel computes no shapes."""
     strides = [s for node in (*nest.values, *nest.stores) for _, s in getattr(node, "strides", ())]
     symbolic = dict.fromkeys(e for e in (*(a.size for a in nest.axes), *strides) if not isinstance(e, int))
     return {e: f"size{i}" for i, e in enumerate(symbolic)}
@@ -184,6 +184,8 @@ def _rows_steps(
     )
     split = all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
+    cores_per_row = t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)
+    most_rows = t.minimum(Var("core_rows"), chip.max_block_count)
     widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), full + row + col), 0), LANES)
     steps = [
         *_sizes(nest),
@@ -201,11 +203,11 @@ def _rows_steps(
         Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),
         Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
         # columns are shared out only where every row starts on a 32-byte block
-        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)) if split else 1),
+        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, cores_per_row) if split else 1),
         Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), field=True),
         Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
         Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
-        Let("tile_rows", t.maximum(t.minimum(t.minimum(Var("fit"), chip.max_block_count), Var("core_rows")), 1), field=True),
+        Let("tile_rows", t.maximum(t.minimum(Var("fit"), most_rows), 1), field=True),
         Let("tile_cols", t.minimum(t.select(Var("fit"), Var("cols_work"), widest), Var("core_cols")), field=True),
         Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
         Let("cap_full", t.roundup(t.mul(Var("tile_rows"), t.roundup(Var("tile_cols"), align)), LANES), field=True),
@@ -214,9 +216,12 @@ def _rows_steps(
         Let(
             "ub_used",
             t.add(
-                t.mul(Var("cap_full"), full), t.mul(Var("cap_row"), row), t.mul(Var("cap_col"), col),
-                t.mul(Var("cap_colb"), colb), fixed,
-            ),  # fmt: skip
+                t.mul(Var("cap_full"), full),
+                t.mul(Var("cap_row"), row),
+                t.mul(Var("cap_col"), col),
+                t.mul(Var("cap_colb"), colb),
+                fixed,
+            ),
         ),
-    ]  # fmt: skip
+    ]
     return tuple(steps)

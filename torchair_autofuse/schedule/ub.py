@@ -1,4 +1,4 @@
-"""UB plan: places for the virtual buffers of a program, shared by liveness and in place where an instruction allows it."""
+"""UB plan: places for the virtual buffers of a program, shared by liveness, in place where an instruction allows it."""
 
 from __future__ import annotations
 
