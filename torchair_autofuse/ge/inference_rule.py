@@ -55,7 +55,7 @@ def _sources(inputs: Sequence[Dims | None], wanted: set[str]) -> tuple[list[list
             names.append(f"s{count}")
             count += 1
             if k in new:
-                name, factor = new[k]  # type: ignore[misc]
+                name, factor = new[k]
                 sources.setdefault(name, names[k] if factor == 1 else f"Floor(Div({names[k]}, {factor}))")
         listed[i] = names
     return listed, sources

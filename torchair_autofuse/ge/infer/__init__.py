@@ -162,6 +162,8 @@ def _apply(rule: InferRule, call: Call) -> tuple[list[TensorInfo], str]:
         )
         for i in range(call.n_outputs)
     ]
+    if not reasons and any(i.dtype is None or i.shape is None for i in infos):
+        reasons.append("depends on data or on the chip")
     return infos, "; ".join(dict.fromkeys(reasons))
 
 
