@@ -1,4 +1,4 @@
-"""The pointwise template: tiles of rows x columns, or flat, double buffered, split over the cores by rows or columns."""
+"""The pointwise template: tiles of rows x columns, or flat, double buffered, split over the cores."""
 
 from __future__ import annotations
 
