@@ -83,12 +83,18 @@ def _flatten(call: Call) -> Shape:
     return (expr.product(x[:at]), expr.product(x[at:]))
 
 
+def _reshape(call: Call) -> Shape:
+    if int(call.attr("axis", 0)) != 0 or int(call.attr("num_axes", -1)) != -1:
+        raise Unknown("reshape of some of the dims only")
+    return reshape(call.shape(0), call.exprs(1))
+
+
 def _identity_n(call: Call) -> list[Shape | None]:
     return [call.info(i).shape for i in range(call.n_outputs)]
 
 
 _view("Identity", lambda call: call.shape(0))
-_view("Reshape", lambda call: reshape(call.shape(0), call.exprs(1)))
+_view("Reshape", _reshape)
 _view("Squeeze SqueezeV2", lambda call: _squeeze(call, call.int_list("axis", [])))
 _view("SqueezeV3", lambda call: _squeeze(call, list(call.ints(1)) if call.has(1) else []))
 _view("Unsqueeze", lambda call: _unsqueeze(call, call.int_list("axes", [])))
