@@ -14,7 +14,7 @@ from typing import Any
 
 from torchair_autofuse.dtypes import I32, I64, DType, from_numpy
 from torchair_autofuse.ge.graph import UNKNOWN, Graph, Node, TensorInfo, TensorRef, constant
-from torchair_autofuse.ge.infer import cube, elementwise, move, norm, reduce  # noqa: F401 (they register rules)
+from torchair_autofuse.ge.infer import cube, elementwise, generator, move, norm, reduce  # noqa: F401 (they register rules)
 from torchair_autofuse.ge.infer import index as _index  # noqa: F401
 from torchair_autofuse.ge.infer.registry import (
     MAX_VALUE,

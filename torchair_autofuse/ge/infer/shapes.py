@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import sympy
 
 from torchair_autofuse.ge.infer.bounds import nonnegative
-from torchair_autofuse.ge.infer.registry import Call, Facts, Shape, Unknown
+from torchair_autofuse.ge.infer.registry import MAX_VALUE, Call, Facts, Shape, Unknown
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 
@@ -170,3 +171,10 @@ def window(size: Expr, kernel: Expr, stride: int, pad: int, dilation: int = 1, c
         raise Unknown("ceil_mode with a symbolic size")
     count = -(-span // stride) + 1
     return count - 1 if (count - 1) * stride >= size + pad // 2 else count
+
+
+def plain(shape: Shape) -> tuple[int, ...]:
+    """A shape without symbols and small enough to hold values."""
+    if not all(isinstance(d, int) for d in shape) or math.prod(shape) > MAX_VALUE:
+        raise Unknown("value is not tracked for this shape")
+    return shape
