@@ -10,8 +10,19 @@ from torchair_autofuse.dtypes import BF16, BOOL, F16, F32, I8, I32, I64, U8
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.interpret import bind
 from torchair_autofuse.loop.ir import (
-    Axis, Cast, Const, Iota, Kernel, Load, Nest, Param, Pointwise, Reduce, Store, Symbol,
-)  # fmt: skip
+    Axis,
+    Cast,
+    Const,
+    Iota,
+    Kernel,
+    Load,
+    Nest,
+    Param,
+    Pointwise,
+    Reduce,
+    Store,
+    Symbol,
+)
 from torchair_autofuse.loop.ops import COMBINERS, POINTWISE
 
 S = [expr.symbol(f"s{i}") for i in range(3)]
@@ -125,7 +136,9 @@ class _Builder:
 
     def reduce(self):
         c = self.pick(COMBINERS.values())
-        pool = [n for n, t in self.types.items() if t.kind in c.kinds and (t == F32 or not t.is_float) and self.domain[n]]
+        pool = [
+            n for n, t in self.types.items() if t.kind in c.kinds and (t == F32 or not t.is_float) and self.domain[n]
+        ]
         if not pool:
             return
         arg = self.pick(pool)

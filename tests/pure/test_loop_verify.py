@@ -14,7 +14,7 @@ from torchair_autofuse.loop.parser import parse
 from torchair_autofuse.loop.verify import VerifyError, verify
 
 GOOD = """\
-kernel k(in x: f32[s0, 64], in h: f16[64], in i: i32[2], in b: bool[1], out y: f32[s0, 64], out z: f16[64]) where s0 = x.0
+kernel k(in x: f32[s0, 64], in h: f16[64], in i: i32[2], out y: f32[s0, 64], out z: f16[64]) where s0 = x.0
 nest n0 [a0: s0, a1: 64]
   v0: f32 = load x[64*a0 + a1]
   v1: f16 = load h[a1]
@@ -182,7 +182,9 @@ def _writes(kernel, values):
 
 
 PARTS = st.sampled_from([("s0", "s1"), ("1", "s0"), ("2", "3"), ("s1", "2"), ("floor(s1/2)", "s1 - floor(s1/2)")])
-CHOICE = st.tuples(st.sampled_from(["whole", "first", "second", "second", "even", "odd"]), st.sampled_from([0] * 8 + [1, -1]))
+CHOICE = st.tuples(
+    st.sampled_from(["whole", "first", "second", "second", "even", "odd"]), st.sampled_from([0] * 8 + [1, -1])
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -220,12 +222,15 @@ def test_what_is_accepted_is_right(parts, data):
 
 PROVED = [
     ("s0", []), ("64*s0 - 64", ["s0 - 1"]), ("s0*s1 - s0", ["4*s0*s1 - 1"]), ("s0 - 2*floor(s0/2)", []),
-    ("1 - s0 + 2*floor(s0/2)", []), ("s0 - Min(5, s0)", []), ("Max(0, s0 - 5)", []), ("s0 - 5 - Max(0, s0 - 5)", ["s0 - 5"]),
+    ("1 - s0 + 2*floor(s0/2)", []), ("s0 - Min(5, s0)", []), ("Max(0, s0 - 5)", []),
+    ("s0 - 5 - Max(0, s0 - 5)", ["s0 - 5"]),
     ("7 - Mod(s0, 8)", []), ("s0 - s1 - 1", ["s0 - s1 - 3"]), ("2*s0*s2 - 2*s1*s2", ["s0 - s1 - 3"]),
-    ("s0 - floor(s0/2) - floor(s0/2 + 1/2)", []), ("9 - s0*s0", ["3 - s0"]), ("-1", ["s0 - 4", "3 - s0"]), ("-1", ["-2"]),
+    ("s0 - floor(s0/2) - floor(s0/2 + 1/2)", []), ("9 - s0*s0", ["3 - s0"]),
+    ("-1", ["s0 - 4", "3 - s0"]), ("-1", ["-2"]),
 ]  # fmt: skip
 NOT_PROVED = [
-    ("-1", []), ("s0 - 1", []), ("s0 - s1", []), ("2*floor(s0/2) - s0", []), ("Min(5, s0) - s0", []), ("6 - Mod(s0, 8)", []),
+    ("-1", []), ("s0 - 1", []), ("s0 - s1", []), ("2*floor(s0/2) - s0", []), ("Min(5, s0) - s0", []),
+    ("6 - Mod(s0, 8)", []),
     ("s0 - 4", ["s0 - 3"]), ("8 - s0*s0", ["3 - s0"]), ("s0 - s1 - 4", ["s0 - s1 - 3"]), ("-1", ["s0 - 3", "3 - s0"]),
 ]  # fmt: skip
 
