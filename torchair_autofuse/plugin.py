@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from torchair_autofuse.host import loader
@@ -201,23 +202,29 @@ def _rewrite(concrete: Any, converter: Any, options: Options) -> None:
 
 
 def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> None:
-    from torchair_autofuse.host import kernels
-    from torchair_autofuse.opdef import artefact
     from torchair_autofuse.pipeline import fuse
-    from torchair_autofuse.soc.chip import chip
 
     result = fuse(snapshot, fusion_context(concrete), options)
     if result.generated and not options.run_unfused:
-        target = chip(options.soc)
-        assert not isinstance(target, Reason)
-        root = options.cache_root()
-        kernels.set_root(root)
-        for made in result.generated:
-            artefact.write(root, made, target, model_def=snapshot)
-        kernels.prepare([made.op_type for made in result.generated])
+        _deliver_on_host(result.generated, options, snapshot)
         concrete.graph._proto.CopyFrom(result.model_def.graph[0])
         converter._normalize_ge_graph(concrete.graph)
     _reports.append(result.report)
+
+
+def _deliver_on_host(generated: Sequence[Any], options: Options, snapshot: bytes) -> None:
+    """Stores the artefacts of the fused ops and builds their kernels for the CPU twin."""
+    from torchair_autofuse.host import kernels
+    from torchair_autofuse.opdef import artefact
+    from torchair_autofuse.soc.chip import chip
+
+    target = chip(options.soc)
+    assert not isinstance(target, Reason)
+    root = options.cache_root()
+    kernels.set_root(root)
+    for made in generated:
+        artefact.write(root, made, target, model_def=snapshot)
+    kernels.prepare([made.op_type for made in generated])
 
 
 def _kernel_count(snapshot: bytes) -> int:
