@@ -7,7 +7,8 @@ digits. A tensor inside a cluster has exactly one map; a second, different one i
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import heapq
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
@@ -286,24 +287,44 @@ def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:
 def connected_order(graph: Graph, nodes: Sequence[Node], inside: Container[str] = ()) -> list[Node]:
     """``nodes`` so that each is a neighbour of one before it or of a node named in ``inside``, as far as there is one.
 
-    A domain learns a node's axes from its neighbours, so this is the order to add nodes in.
+    A domain learns a node's axes from its neighbours, so this is the order to add nodes in. Tensors of more dims lead
+    first: two readers of one scalar have no axes in common until what joins them otherwise is there.
     """
     waiting = {n.name: n for n in nodes}
-    neighbours = {
-        n.name: [r.node for r in n.inputs if r is not None]
-        + [c.name for ref in n.outputs for c, _ in graph.consumers.get(ref, ())]
-        for n in nodes
-    }
     order: list[Node] = []
-    frontier = [n.name for n in nodes if any(m in inside for m in neighbours[n.name])]
+    frontier: list[tuple[int, int, str]] = []
+    pushed = 0
+
+    def push(name: str, ref: TensorRef) -> None:
+        nonlocal pushed
+        shape = graph.info(ref).shape
+        rank = sum(d != 1 for d in shape) if shape is not None else 0
+        heapq.heappush(frontier, (-rank, pushed, name))
+        pushed += 1
+
+    for node in nodes:
+        for name, ref in _neighbours(graph, node):
+            if name in inside:
+                push(node.name, ref)
     while waiting:
-        if not frontier:
-            frontier = [next(iter(waiting))]
-        name = frontier.pop(0)
+        name = heapq.heappop(frontier)[2] if frontier else next(iter(waiting))
         if name in waiting:
-            order.append(waiting.pop(name))
-            frontier += [m for m in neighbours[name] if m in waiting]
+            node = waiting.pop(name)
+            order.append(node)
+            for other, ref in _neighbours(graph, node):
+                if other in waiting:
+                    push(other, ref)
     return order
+
+
+def _neighbours(graph: Graph, node: Node) -> Iterator[tuple[str, TensorRef]]:
+    """Producers and consumers of a node, each with the tensor between the two."""
+    for ref in node.inputs:
+        if ref is not None:
+            yield ref.node, ref
+    for ref in node.outputs:
+        for consumer, _ in graph.consumers.get(ref, ()):
+            yield consumer.name, ref
 
 
 def _text(shape: Sequence[Expr]) -> str:

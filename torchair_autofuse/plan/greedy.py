@@ -46,6 +46,8 @@ def plan(graph: Graph, context: Context, options: Options, hints: Mapping[str, i
             candidates.append(node.name)
         elif is_kernel(node, graph):
             reasons[node.name] = reason
+    # A view at the rim would be trimmed in the end; in a cluster its other readers would only close cycles.
+    candidates = [n.name for n in trim(graph, [graph.by_name[name] for name in candidates])]
     clusters = Clusters(graph, candidates)
     refused = _merge_all(graph, clusters, options, hints)
     for cluster in clusters:
