@@ -1,0 +1,169 @@
+"""The artefact folder of a fused op: everything needed to read it, run it again and mail it to a colleague.
+
+``<cache root>/ops/<op_type>/`` holds kernel.cpp, tiling.h, op_host.cpp, op.afop.pb, op.afop.textproto, loop.txt (the
+loop-level IR), schedule.txt, subgraph.pbtxt (the GE nodes it replaces) and run.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+from google.protobuf import text_format
+
+from torchair_autofuse.loop.printer import to_text
+from torchair_autofuse.opdef.build import add_artefact, build, source_files
+from torchair_autofuse.opdef.check import check_files
+from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
+from torchair_autofuse.opdef.generator import generator_digest
+from torchair_autofuse.opdef.schedule_text import schedule_text
+from torchair_autofuse.opdef.store import BINARY, TEXT, load, to_bytes, to_textproto
+from torchair_autofuse.soc.chip import Chip
+
+if TYPE_CHECKING:
+    from torchair_autofuse.pipeline import GeneratedOp
+
+_MODE = 0o755  # set whatever the umask: others must not be able to replace code that is going to run here
+
+RUN_PY = '''"""Builds kernel.cpp as it stands in this folder, runs it on the CPU twin and compares it with loop.txt.
+
+    python run.py [--seed N] [--shape s0=17 ...]
+"""
+
+import sys
+from pathlib import Path
+
+from torchair_autofuse.opdef.run import main
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parent))
+'''
+
+
+def write(
+    root: str | Path,
+    generated: GeneratedOp,
+    chip: Chip,
+    model_def: Any = None,
+    hints: Mapping[str, int] | None = None,
+) -> Path:
+    """Writes the folder of an op under the cache ``root`` and returns it.
+
+    A folder that is there already stays when it was made by this generator for this chip and all its files are as
+    recorded; else it is replaced. Readers see the old folder or the new one. ``model_def``: the ModelDef (message or
+    bytes) the op's nodes are from. ``hints``: example sizes of the kernel's symbols. Raises ArtefactError when
+    others could write to the folder.
+    """
+    ops = _safe_folder(Path(root), "ops")
+    folder = ops / generated.op_type
+    if is_current(folder, chip):
+        return folder
+    files = _files(generated, chip, model_def, hints)
+    with FileLock(str(ops / f".{generated.op_type}.lock")):
+        if not is_current(folder, chip):
+            _replace(folder, files)
+    return folder
+
+
+def op_folder(root: str | Path, op_type: str) -> Path:
+    """The folder of an op. Raises ArtefactError if it is not there or others could have written to it."""
+    folder = Path(root) / "ops" / op_type
+    if not folder.is_dir():
+        raise ArtefactError(f"{op_type}: no folder {folder}; compile the graph again in this process, or set the cache")
+    for part in (folder.parent.parent, folder.parent, folder):
+        _check_mode(part)
+    return folder
+
+
+def is_current(folder: Path, chip: Chip) -> bool:
+    """Whether a folder was made by this generator for ``chip`` and none of its files was changed since."""
+    try:
+        op = load(folder)
+        if op.op_type != folder.name or op.generator_digest != generator_digest():
+            return False
+        if [s.soc for s in op.schedule] != [chip.soc] or not (folder / TEXT).is_file():
+            return False
+        _check_mode(folder)
+        check_files(op, folder, [a.name for a in op.artefact])
+    except (OSError, OpDefError, ArtefactError):
+        return False
+    return True
+
+
+def _safe_folder(root: Path, name: str) -> Path:
+    folder = root / name
+    for part in (root, folder):
+        if not part.is_dir():
+            part.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        _check_mode(part)
+    return folder
+
+
+def _check_mode(folder: Path) -> None:
+    if os.name == "posix" and folder.stat().st_mode & stat.S_IWOTH:
+        raise ArtefactError(
+            f"{folder} may be written by every user of this machine, so kernels in it are not run: "
+            f"chmod o-w {folder}, or set TORCHAIR_AUTOFUSE_CACHE_DIR to a folder of your own"
+        )
+
+
+def _files(generated: GeneratedOp, chip: Chip, model_def: Any, hints: Mapping[str, int] | None) -> dict[str, bytes]:
+    op = build(generated, chip, hints)
+    texts = source_files(generated, op)
+    others = {
+        "loop.txt": to_text(generated.lowered.kernel),
+        "schedule.txt": schedule_text(op),
+        "subgraph.pbtxt": _subgraph(generated, model_def),
+        "run.py": RUN_PY,
+    }
+    for name, text in others.items():
+        add_artefact(op, name, text)
+    files = {name: text.encode() for name, text in {**texts, **others}.items()}
+    return {**files, BINARY: to_bytes(op), TEXT: to_textproto(op).encode()}
+
+
+def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        fresh = work / "new"
+        fresh.mkdir(mode=_MODE)
+        fresh.chmod(_MODE)
+        for name, data in files.items():
+            (fresh / name).write_bytes(data)
+            (fresh / name).chmod(0o644)
+        if folder.exists():
+            os.replace(folder, work / "old")
+        os.replace(fresh, folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _subgraph(generated: GeneratedOp, model_def: Any) -> str:
+    """A GraphDef in text form: the nodes as they were in ``model_def``, or their names and types without it."""
+    nodes = generated.lowered.nodes
+    lines = [f'name: "{generated.op_type}"']
+    ops = {}
+    if model_def is not None:
+        message = _parsed(bytes(model_def)) if isinstance(model_def, (bytes, bytearray, memoryview)) else model_def
+        ops = {op.name: op for op in message.graph[0].op}
+    for node in nodes:
+        if node.name in ops:
+            body = text_format.MessageToString(ops[node.name], as_utf8=True, indent=2).rstrip("\n")
+        else:
+            body = f'  name: "{text_format.text_encoding.CEscape(node.name, True)}"\n  type: "{node.type}"'
+        lines += ["op {", body, "}"]
+    return "\n".join(lines) + "\n"
+
+
+@lru_cache(maxsize=1)
+def _parsed(model_def: bytes) -> Any:
+    from torchair_autofuse.ge.reader import parse
+
+    return parse(model_def)

@@ -1,0 +1,118 @@
+"""From a generated op to its definition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from torchair_autofuse.codegen.names import Names
+from torchair_autofuse.codegen.op_host import op_host_cpp
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.ir import Kernel
+from torchair_autofuse.loop.printer import to_text
+from torchair_autofuse.lower.build import content_digest
+from torchair_autofuse.opdef.definition import Definition
+from torchair_autofuse.opdef.generator import generator_digest
+from torchair_autofuse.opdef.schema import SCHEMA_VERSION, message_class
+from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.tiling import to_cpp
+from torchair_autofuse.soc.chip import Chip
+
+if TYPE_CHECKING:
+    from torchair_autofuse.pipeline import GeneratedOp
+
+F32_RTOL = 1e-5
+"""f32 outputs of a kernel differ from the interpreter's by at most this times the largest finite magnitude."""
+HALF_ULPS = 1
+"""f16 and bf16 outputs differ by at most so many units in the last place (or by the f32 limit, if that is more)."""
+
+
+def build(generated: GeneratedOp, chip: Chip, hints: Mapping[str, int] | None = None) -> Any:
+    """The FusedOpDef of a generated op, with the digests of its kernel, tiling header and host source.
+
+    ``chip``: the one it was scheduled for. ``hints``: example sizes of the kernel's symbols (not part of the hash).
+    Raises ValueError when the chip's architecture is not the schedule's.
+    """
+    schedule = generated.schedule
+    if schedule.npu_arch != chip.npu_arch:
+        raise ValueError(f"{generated.op_type} is scheduled for {schedule.npu_arch}, {chip.soc} is {chip.npu_arch}")
+    kernel = generated.lowered.kernel
+    op = message_class()(schema_version=SCHEMA_VERSION, op_type=generated.op_type, content_hash=content_digest(kernel))
+    _params(op, kernel)
+    op.body.extend(to_text(kernel, origin=False).splitlines())
+    op.numeric.accumulate, op.numeric.rounding = "f32", "rint"
+    op.numeric.f32_rtol, op.numeric.half_ulps = F32_RTOL, HALF_ULPS
+    _schedule(op.schedule.add(), schedule, chip)
+    op.generator_digest = generator_digest()
+    for node in generated.lowered.nodes:
+        op.provenance.node.add(name=node.name, type=node.type)
+    for symbol in kernel.symbols:
+        if hints and symbol.name in hints:
+            op.provenance.hint.add(symbol=symbol.name, value=hints[symbol.name])
+    op.provenance.generator = f"torchair_autofuse {version()}"
+    for name, text in source_files(generated, op).items():
+        add_artefact(op, name, text)
+    return op
+
+
+def source_files(generated: GeneratedOp, op: Any) -> dict[str, str]:
+    """The C++ files of an op by name."""
+    return {
+        "kernel.cpp": generated.text.kernel_cpp,
+        "tiling.h": generated.text.tiling_h,
+        "op_host.cpp": op_host_cpp(Definition.of(op).host_plan),
+    }
+
+
+def add_artefact(op: Any, name: str, text: str) -> None:
+    """Records the digest of a file."""
+    op.artefact.add(name=name, sha256=sha256(text))
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def version() -> str:
+    """The installed package's version."""
+    try:
+        return metadata.version("torchair_autofuse")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _params(op: Any, kernel: Kernel) -> None:
+    for params, target in ((kernel.inputs, op.input), (kernel.outputs, op.output)):
+        for p in params:
+            target.add(name=p.name, dtype=p.dtype.name, dim=[expr.to_str(d) for d in p.dims])
+    position = {p.name: i for i, p in enumerate(kernel.inputs)}
+    for s in kernel.symbols:
+        op.symbol.add(name=s.name, input=position[s.param], dim=s.dim, divisor=s.divisor)
+
+
+def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
+    target.soc, target.npu_arch, target.template = chip.soc, chip.npu_arch, schedule.template
+    target.vector_cores, target.ub_bytes, target.ub_limit_bytes = chip.vector_cores, chip.ub_bytes, chip.ub_plan_bytes
+    for step in schedule.steps:
+        target.step.add(name=step.name, value=to_cpp(step.value))
+    target.field.extend(schedule.fields)
+    target.block_dim, target.ub_used = "block_dim", "ub_used"
+    target.tiling_key, target.workspace_bytes = str(schedule.tiling_key), "0"
+    _buffers(target, schedule)
+
+
+def _buffers(target: Any, schedule: Schedule) -> None:
+    names = Names(schedule)
+    copies = {b: group.num for group in schedule.plan.queues for b in group.bufs}
+    for slot in schedule.plan.slots:
+        queue = slot.queue
+        name = names.param(queue) if queue >= 0 else f"{'p' if slot.panel else 't'}{slot.id}"
+        transfers = (*schedule.program.loads, *schedule.program.stores)
+        values = [t.param for t in transfers if t.buf == queue]
+        target.buffer.add(
+            name=name, layout=slot.layout.value, itemsize=slot.itemsize, copies=copies.get(queue, 1), value=values
+        )
+    if schedule.program.scratch:
+        target.buffer.add(name="scratch", layout="full", itemsize=schedule.program.scratch, copies=1)
