@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "data" / "graphs"
 
 
 def names(mode: str | None = None, *, gaps: bool = True) -> list[str]:
-    """Graph names, sorted; ``mode``: "static", "dynamic" or None for both; ``gaps=False`` leaves out graphs with mock ops."""
+    """Graph names, sorted; ``mode``: "static", "dynamic" or None for both; ``gaps=False``: without those with mock ops."""
     return [n for n, m in sorted(manifests().items()) if mode in (None, m["mode"]) and (gaps or not m["fallback_ops"])]
 
 
@@ -24,10 +24,14 @@ def model_def(name: str) -> bytes:
 @cache
 def manifests() -> dict[str, dict[str, Any]]:
     """name -> what was recorded at capture: inputs, run inputs, options, symbolic dims (``h1``), ..."""
-    return json.loads(gzip.decompress((FOLDER / "manifests.json.gz").read_bytes()))
+    return _read("manifests.json.gz")
 
 
 @cache
 def shapes() -> dict[str, dict[str, tuple[list[int], str]]]:
     """name -> {"op:index": (shape, torch dtype name)} as seen at run time."""
-    return json.loads(gzip.decompress((FOLDER / "shapes.json.gz").read_bytes()))
+    return _read("shapes.json.gz")
+
+
+def _read(file: str) -> Any:
+    return json.loads(gzip.decompress((FOLDER / file).read_bytes()))

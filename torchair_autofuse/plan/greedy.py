@@ -176,7 +176,7 @@ def _components(graph: Graph, nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def trim(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes without reshapes at the rim: a view whose source, or all of whose readers, are outside is free as it is."""
+    """The nodes without reshapes at the rim: a view whose source, or all of whose readers, are outside is free."""
     kept = list(nodes)
     while True:
         names = {n.name for n in kept}
