@@ -1,0 +1,85 @@
+"""Prints the control flow of a kernel: a core's share of the work, panels, and tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchair_autofuse.codegen.names import Names
+from torchair_autofuse.schedule.pointwise import Schedule
+
+TILE_ARGS = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
+FLAT_ARGS = "int64_t col, uint32_t cols"
+_CALLS = {"CopyIn": "r, col, rows, cols, pitch", "Compute": "rows, pitch", "CopyOut": "r, col, rows, cols, pitch"}
+_FLAT_CALLS = {"CopyIn": "col, cols", "Compute": "cols", "CopyOut": "col, cols"}
+
+
+def process(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
+    """Body of Process. ``tile``: the functions called per tile; ``panel``, ``free``: LoadPanel and FreePanel exist."""
+    if schedule.rows is None:
+        return _flat([f"{f}({_FLAT_CALLS[f]});" for f in tile], panel=panel, free=free)
+    return _rows(schedule, names, [f"{f}({_CALLS[f]});" for f in tile], panel=panel, free=free)
+
+
+def _flat(tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
+    lines = [
+        "const int64_t begin = GetBlockIdx() * t_.core_cols;",
+        "const int64_t end = Lesser(begin + t_.core_cols, t_.total);",
+    ]
+    if panel:
+        lines += ["if (begin >= end) {", "    return;", "}", "LoadPanel();"]
+    if tile:
+        lines += [
+            "for (int64_t col = begin; col < end; col += t_.tile_cols) {",
+            "    const uint32_t cols = Lesser(t_.tile_cols, end - col);",
+            *(f"    {line}" for line in tile),
+            "}",
+        ]
+    return [*lines, "FreePanel();"] if free else lines
+
+
+def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
+    assert schedule.rows is not None
+    body = [
+        *(["LoadPanel(r, col, cols, pitch);"] if panel else []),
+        "for (int64_t rows = 0; r < panelEnd; r += rows) {",
+        "    rows = Lesser(t_.tile_rows, panelEnd - r);",
+        *(f"    {line}" for line in tile),
+        "}",
+        *(["FreePanel();"] if free else []),
+    ]
+    if schedule.outer:
+        size = names.size(schedule.rows.size)
+        inner = [
+            "for (int64_t row = rowBegin; row < rowEnd;) {  // a panel: rows that share the outer indices",
+            f"    int64_t r = row % {size};",
+            f"    const int64_t panelEnd = Lesser({size}, r + rowEnd - row);",
+            f"    SetOuter(row / {size});",
+            "    row += panelEnd - r;",
+            *(f"    {line}" for line in body),
+            "}",
+        ]
+    else:
+        inner = ["int64_t r = rowBegin;", "const int64_t panelEnd = rowEnd;", *body]
+    return [
+        "const int64_t rowBegin = GetBlockIdx() / t_.col_cores * t_.core_rows;",
+        "const int64_t rowEnd = Lesser(rowBegin + t_.core_rows, t_.total_rows);",
+        "const int64_t colBegin = GetBlockIdx() % t_.col_cores * t_.core_cols;",
+        "const int64_t colEnd = Lesser(colBegin + t_.core_cols, t_.total_cols);",
+        "if (rowBegin >= rowEnd) {",
+        "    return;",
+        "}",
+        "for (int64_t col = colBegin; col < colEnd; col += t_.tile_cols) {",
+        "    const uint32_t cols = Lesser(t_.tile_cols, colEnd - col);",
+        f"    const uint32_t pitch = RoundUp(cols, {schedule.align});",
+        *(f"    {line}" for line in inner),
+        "}",
+    ]
+
+
+def set_outer(schedule: Schedule, names: Names) -> list[str]:
+    """Body of SetOuter: the index of every outer axis from their flat index."""
+    lines = []
+    for i in reversed(range(1, len(schedule.outer))):
+        size = names.size(schedule.outer[i].size)
+        lines += [f"o{i}_ = outer % {size};", f"outer /= {size};"]
+    return [*lines, "o0_ = outer;"]

@@ -1,0 +1,151 @@
+"""Prints what moves through the queues: allocation, GM copies, EnQue and DeQue, and the names of tensors in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchair_autofuse.codegen.names import CAPACITY, Names
+from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.program import Layout, Transfer
+from torchair_autofuse.schedule.ub import QueueGroup
+
+_RUN = {Layout.FULL: "cols", Layout.ROW: "cols", Layout.COL: "rows", Layout.ONE: "1"}
+
+
+class Queues:
+    """The queue groups of a schedule. ``in_tile`` and ``out_tile`` move per tile, the panel ones once per panel."""
+
+    def __init__(self, schedule: Schedule, names: Names) -> None:
+        self._s, self._names = schedule, names
+        self._bufs = schedule.program.bufs
+        self._load_of = {x.buf: x for x in schedule.program.loads}
+        self._store_of = {x.buf: x for x in schedule.program.stores}
+        self.in_tile = self._groups("in", panel=False)
+        self.in_panel = self._groups("in", panel=True)
+        self.out_tile = self._groups("out", panel=False)
+        self.out_panel = self._groups("out", panel=True)
+
+    def _groups(self, kind: str, *, panel: bool) -> list[QueueGroup]:
+        return [g for g in self._s.plan.queues if g.kind == kind and g.panel == panel]
+
+    # ---- names --------------------------------------------------------------------------------------------------
+
+    def queue(self, group: QueueGroup) -> str:
+        """Member name of the TQue of a group."""
+        if len(group.bufs) == 1:
+            return f"{self._names.param(group.bufs[0])}Queue_"
+        index = self._groups(group.kind, panel=group.panel).index(group)
+        return f"{group.kind}{'Panel' if group.panel else ''}Queue{index}_"
+
+    def token(self, group: QueueGroup) -> str:
+        """Name of the LocalTensor that is allocated: the buffer itself, or the bytes that a group shares."""
+        if len(group.bufs) == 1:
+            return self._names.param(group.bufs[0])
+        return self.queue(group).replace("Queue", "Group").rstrip("_")
+
+    def element(self, group: QueueGroup) -> str:
+        """Element type that a group is allocated in."""
+        return self._bufs[group.bufs[0]].cpp if len(group.bufs) == 1 else "uint8_t"
+
+    def size(self, group: QueueGroup, until: int | None = None) -> str:
+        """Bytes of a group, or of its first ``until`` buffers."""
+        total: dict[str, int] = {}
+        for b in group.bufs[:until]:
+            capacity = CAPACITY[self._bufs[b].layout]
+            total[capacity] = total.get(capacity, 0) + self._bufs[b].itemsize
+        return " + ".join(f"{capacity} * {n}" for capacity, n in total.items()) or "0"
+
+    def members(self) -> list[str]:
+        """Declarations: every queue, and the tensors that stay for a whole panel."""
+        lines = []
+        for group in self._s.plan.queues:
+            position = "TPosition::VECIN" if group.kind == "in" else "TPosition::VECOUT"
+            lines.append(f"TQue<{position}, 1> {self.queue(group)};")
+        for group in (*self.in_panel, *self.out_panel):
+            lines += [f"LocalTensor<{self._bufs[b].cpp}> {self._names.param(b)}_;" for b in group.bufs]
+            if len(group.bufs) > 1:
+                lines.append(f"LocalTensor<uint8_t> {self.token(group)}_;")
+        return lines
+
+    def init(self) -> list[str]:
+        return [f"pipe_->InitBuffer({self.queue(g)}, {g.num}, {self.size(g)});" for g in self._s.plan.queues]
+
+    # ---- queue operations ---------------------------------------------------------------------------------------
+
+    def take(self, groups: Iterable[QueueGroup], call: str, *, member: bool) -> list[str]:
+        """AllocTensor or DeQue of each group, and names for the buffers of shared ones."""
+        lines = []
+        for group in groups:
+            token, element = self.token(group), self.element(group)
+            left = f"{token}_" if member else f"LocalTensor<{element}> {token}"
+            lines.append(f"{left} = {self.queue(group)}.{call}<{element}>();")
+            if len(group.bufs) > 1:
+                lines += self._split(group, f"{token}_" if member else token, member=member)
+        return lines
+
+    def _split(self, group: QueueGroup, tensor: str, *, member: bool) -> list[str]:
+        lines = []
+        for k, b in enumerate(group.bufs):
+            cpp, name = self._bufs[b].cpp, self._names.param(b)
+            part = f"{tensor}[{self.size(group, k)}].ReinterpretCast<{cpp}>()"
+            lines.append(f"{name}_ = {part};" if member else f"LocalTensor<{cpp}> {name} = {part};")
+        return lines
+
+    def enqueue(self, groups: Iterable[QueueGroup], *, member: bool = False) -> list[str]:
+        return [f"{self.queue(g)}.EnQue({self.token(g)}{'_' if member else ''});" for g in groups]
+
+    def free(self, groups: Iterable[QueueGroup], *, member: bool = False) -> list[str]:
+        return [f"{self.queue(g)}.FreeTensor({self.token(g)}{'_' if member else ''});" for g in groups]
+
+    # ---- copies -------------------------------------------------------------------------------------------------
+
+    def copy_in(self, groups: Iterable[QueueGroup]) -> list[str]:
+        """Alloc, copy from GM, EnQue, one group after the other."""
+        lines = []
+        for group in groups:
+            lines += self.take([group], "AllocTensor", member=False)
+            lines += [self._load(b) for b in group.bufs]
+            lines += self.enqueue([group])
+        return lines
+
+    def copy_out(self, groups: Iterable[QueueGroup]) -> list[str]:
+        """DeQue, copy to GM, free, one group after the other."""
+        lines = []
+        for group in groups:
+            lines += self.take([group], "DeQue", member=False)
+            for b in group.bufs:
+                lines += self.store(b, self._names.param(b))
+            lines += self.free([group])
+        return lines
+
+    def _load(self, b: int) -> str:
+        transfer, buf = self._load_of[b], self._bufs[b]
+        source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
+        name = self._names.param(b)
+        if buf.layout == Layout.FULL and self._s.rows is not None:
+            return f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
+        params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
+        return f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{false, 0, 0, 0}});"
+
+    def store(self, b: int, tensor: str) -> list[str]:
+        """Copies one output buffer, held by ``tensor``, to GM; what several tiles or cores compute is stored once."""
+        transfer, buf = self._store_of[b], self._bufs[b]
+        target = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
+        if buf.layout == Layout.FULL and self._s.rows is not None:
+            return [f"StoreRows({target}, {tensor}, rows, cols, pitch, {self._names.row_stride(transfer)});"]
+        params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
+        copy = f"DataCopyPad({target}, {tensor}, {params});"
+        owner = self._owner(transfer, buf.layout)
+        return [f"if ({owner}) {{", f"    {copy}", "}"] if owner else [copy]
+
+    def _owner(self, transfer: Transfer, layout: Layout) -> str:
+        """Condition under which this core and tile store; "" if there is only one that could."""
+        if self._s.rows is None:
+            return "GetBlockIdx() == 0" if layout == Layout.ONE else ""
+        if layout == Layout.FULL:
+            return ""
+        terms = ["col == 0"] if layout in (Layout.COL, Layout.ONE) else []
+        terms += ["r == 0"] if layout in (Layout.ROW, Layout.ONE) else []
+        varies = dict(transfer.strides)
+        terms += [f"o{i}_ == 0" for i, a in enumerate(self._s.outer) if a.name not in varies]
+        return " && ".join(terms)
