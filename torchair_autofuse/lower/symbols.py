@@ -32,19 +32,27 @@ def bind_symbols(kernel: Kernel) -> Kernel | Reason:
                     sources.setdefault(found[0], Symbol(found[0], p.name, k, found[1]))
     missing = free - set(sources)
     if missing:
-        composite: dict[sympy.Expr, sympy.Symbol] = {}
-        for p in kernel.inputs:
-            for k, dim in enumerate(p.dims):
-                if expr.free_symbols(dim) & missing and dim not in composite:
-                    name = f"n{len(composite)}"
-                    composite[sympy.sympify(dim)] = expr.symbol(name)
-                    sources[name] = Symbol(name, p.name, k)
-        ordered = sorted(composite.items(), key=lambda item: (-len(str(item[0])), str(item[0])))
-        kernel = _map(kernel, lambda e: e if isinstance(e, int) else expr.simplify(e.subs(ordered)))
+        swaps: list[tuple[sympy.Expr, sympy.Symbol]] = []
+        # Shorter dims first: a dim that is a product of others is written in them, so that the relation is not lost.
+        for dim, param, k in sorted(_dims_with(kernel, missing), key=lambda found: (len(str(found[0])), str(found[0]))):
+            rest = expr.simplify(dim.subs(swaps))
+            if expr.free_symbols(rest) & missing:
+                name = f"n{len(swaps)}"
+                swaps.append((rest, expr.symbol(name)))
+                sources[name] = Symbol(name, param, k)
+        kernel = _map(kernel, lambda e: e if isinstance(e, int) else expr.simplify(e.subs(swaps)))
         missing = _free(kernel) - set(sources)
         if missing:
             return Reason("AF217", f"no input has a dim that gives {', '.join(sorted(missing))}")
     return _rename(kernel, sources)
+
+
+def _dims_with(kernel: Kernel, symbols: set[str]) -> Iterator[tuple[sympy.Expr, str, int]]:
+    """(dim, param, position) of every input dim with one of ``symbols`` in it."""
+    for p in kernel.inputs:
+        for k, dim in enumerate(p.dims):
+            if expr.free_symbols(dim) & symbols:
+                yield sympy.sympify(dim), p.name, k
 
 
 def _multiple_of_symbol(dim: Expr) -> tuple[str, int] | None:
