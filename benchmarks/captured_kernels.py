@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from benchmarks import graphs
 from benchmarks.bound import live_nodes, upper_bound
 from benchmarks.captured import Case, case
-from benchmarks.losses import Loss, losses
+from benchmarks.lost_table import lost_sections
 from benchmarks.section import Section, Settings, percent, total
 from torchair_autofuse.ge.catalogue import kernels
-from torchair_autofuse.messages import CODES
 
-COLUMNS = ("graph", "before", "after", "bound", "bound, simplified", "saved %", "of the bound %", "GM MB before", "GM MB after",
-           "GM MB floor", "plan+codegen s")  # fmt: skip
-_EXAMPLES = 12
+_COLUMNS = ("graph", "before", "after", "bound", "bound, cleaned", "saved %", "of the bound %", "GM MB before",
+            "GM MB after", "GM MB floor", "plan+codegen s")  # fmt: skip
+_NOTES = (
+    "before: live kernels of the graph as captured; bound: elementwise, broadcast and generator ops contracted along "
+    "data edges across views, acyclic, no other limit; cleaned: the same after clean-up (x * 1, repeated views).",
+    "gap ops: ops that TorchAir has no converter for; nothing is known of their results.",
+    "GM MB: 10^6 bytes read and written; totals are over the graphs where all of it is known.",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One graph; ``gaps``: it has ops that TorchAir could not convert."""
+
+    name: str
+    gaps: bool
+    before: int
+    after: int
+    bound: int
+    cleaned: int
+    gm: tuple[int, int, int] | None  # bytes before, after, floor
+    seconds: float
 
 
 def run(settings: Settings) -> list[Section]:
-    """One row per graph and a total; then the merges the bound makes and the plan does not, by refusal code."""
+    """One row per graph and totals; then the merges the bound makes and the plan does not, by refusal code."""
     cases = [case(name) for name in graphs.names("static") if settings.wants(name)]
-    rows = [_row(c) for c in cases]
-    lost = {c.name: losses(c.simplified, upper_bound(c.simplified), c.result.report) for c in cases}
-    return [_kernels(rows), _by_code(lost), _by_types(lost)]
+    rows = [measure(c) for c in cases]
+    table = [_cells(row) for row in rows]
+    if rows:
+        table.append(_cells(_sum("total", rows)))
+        table.append(_cells(_sum("without gap ops", [row for row in rows if not row.gaps])))
+    return [Section("Captured static graphs", _COLUMNS, tuple(table), _NOTES), *lost_sections(cases, "static")]
 
 
-def _row(c: Case) -> tuple[object, ...]:
+def measure(c: Case) -> Row:
+    """The counts of one captured graph."""
     report = c.result.report
-    bound = upper_bound(c.original).kernels
-    simplified = upper_bound(c.simplified).kernels
-    dead = sum(n.name not in live_nodes(c.original) for n in kernels(c.original))
-    before = report.kernels_before - dead
-    return (
-        short_name(c.name), before, report.kernels_after, bound, simplified,
-        percent(before - report.kernels_after, before),
-        percent(before - report.kernels_after, before - simplified),
-        _mb(report.gm_bytes_before), _mb(report.gm_bytes_after), _mb(report.gm_bytes_floor),
-        round(sum(report.seconds.values()), 3),
-    )  # fmt: skip
+    gm = report.gm_bytes_before, report.gm_bytes_after, report.gm_bytes_floor
+    return Row(
+        name=short_name(c.name),
+        gaps=bool(graphs.manifests()[c.name]["fallback_ops"]),
+        before=live_kernels(c),
+        after=report.kernels_after,
+        bound=upper_bound(c.original).kernels,
+        cleaned=upper_bound(c.simplified).kernels,
+        gm=None if None in gm else gm,  # type: ignore[arg-type]
+        seconds=sum(report.seconds.values()),
+    )
+
+
+def live_kernels(c: Case) -> int:
+    """Kernels of the graph as captured that some output needs."""
+    live = live_nodes(c.original)
+    return sum(n.name in live for n in kernels(c.original))
 
 
 def short_name(name: str) -> str:
@@ -46,47 +75,16 @@ def short_name(name: str) -> str:
     return model if index == "g0" else f"{model} {index}"
 
 
-def _mb(count: int | None) -> float | None:
-    return None if count is None else round(count / 1e6, 3)
+def _sum(name: str, rows: Sequence[Row]) -> Row:
+    counts = [sum(getattr(r, field) for r in rows) for field in ("before", "after", "bound", "cleaned")]
+    gm = tuple(total([r.gm[i] for r in rows if r.gm is not None]) for i in range(3))
+    return Row(name, False, *counts, None if None in gm else gm, sum(r.seconds for r in rows))  # type: ignore[arg-type]
 
 
-def _kernels(rows: list[tuple[object, ...]]) -> Section:
-    sums = [total([row[i] for row in rows if None not in row[7:10] or i < 7 or i > 9]) for i in range(1, len(COLUMNS))]
-    before, after, _, simplified = sums[:4]
-    if rows:
-        sums[4], sums[5] = percent(before - after, before), percent(before - after, before - simplified)
-        rows = [*rows, ("total", *sums)]
-    notes = (
-        "before: live kernels of the graph as captured; bound: elementwise, broadcast and generator ops contracted along "
-        "data edges across views, acyclic, no other limit; simplified: the same after clean-up (x * 1, repeated ops).",
-        "GM MB: 10^6 bytes read and written; the total is over the graphs where all of it is known.",
-    )
-    return Section("Captured static graphs", COLUMNS, tuple(rows), notes)
-
-
-def _by_code(lost: dict[str, list[Loss]]) -> Section:
-    counts = Counter(loss.code for found in lost.values() for loss in found)
-    graph_counts = Counter(code for found in lost.values() for code in {loss.code for loss in found})
-    example = {
-        loss.code: f"{name.split('__')[0]}: {loss.reason}" for name, found in reversed(lost.items()) for loss in found
-    }
-    rows = [
-        (code, CODES.get(code, "the report does not say"), count, graph_counts[code], example[code])
-        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    rows.append(("total", "", sum(counts.values()), len(lost), ""))
-    return Section(
-        "Where the rest is lost: merges of the bound that are not made",
-        ("code", "meaning", "merges", "graphs", "for example"),
-        tuple(rows),
-    )
-
-
-def _by_types(lost: dict[str, list[Loss]]) -> Section:
-    counts = Counter((loss.code, loss.producer_type, loss.consumer_type) for found in lost.values() for loss in found)
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_EXAMPLES]
-    return Section(
-        f"The {len(most)} most frequent of them",
-        ("code", "producer", "consumer", "merges"),
-        tuple((*key, n) for key, n in most),
-    )
+def _cells(row: Row) -> tuple[object, ...]:
+    saved = row.before - row.after
+    gm = (None, None, None) if row.gm is None else tuple(round(b / 1e6, 3) for b in row.gm)
+    return (
+        row.name, row.before, row.after, row.bound, row.cleaned, percent(saved, row.before),
+        percent(saved, row.before - row.cleaned), *gm, round(row.seconds, 3),
+    )  # fmt: skip

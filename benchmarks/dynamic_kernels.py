@@ -1,41 +1,44 @@
-"""How graphs with symbolic sizes fare beside the same models with static ones."""
+"""How graphs with symbolic sizes fare beside the same models with static ones, and what is lost."""
 
 from __future__ import annotations
 
 from benchmarks import graphs
-from benchmarks.bound import live_nodes
 from benchmarks.captured import Case, case
-from benchmarks.captured_kernels import short_name
-from benchmarks.section import Section, Settings, percent, total
-from torchair_autofuse.ge.catalogue import kernels
+from benchmarks.captured_kernels import Row, measure
+from benchmarks.lost_table import lost_sections
+from benchmarks.section import Section, Settings, percent
 
-COLUMNS = ("model", "static before", "static after", "dynamic before", "dynamic after", "static saved %", "dynamic saved %",
-           "dynamic plan s")  # fmt: skip
+_COLUMNS = ("model", "static before", "after", "bound", "of it %", "dynamic before", "after ", "bound ", "of it % ",
+            "plan+codegen s")  # fmt: skip
+_NOTES = (
+    "TorchAir builds other graphs for symbolic sizes (sizes computed on the host, more reshapes, other gap ops): the "
+    "counts before differ.",
+)
 
 
 def run(settings: Settings) -> list[Section]:
-    """One row per model that was captured in both modes, and a total."""
-    rows: list[tuple[object, ...]] = []
+    """One row per model that was captured in both modes, a total, and the losses of the dynamic graphs."""
+    pairs: list[tuple[Case, Case]] = []
     for name in graphs.names("dynamic"):
         static = name.replace("__dynamic__", "__static__")
         if settings.wants(name) and static in graphs.manifests():
-            rows.append(_row(case(static), case(name)))
-    sums = [total([row[i] for row in rows]) for i in (1, 2, 3, 4, 7)]
-    if rows:
-        saved = percent(sums[0] - sums[1], sums[0]), percent(sums[2] - sums[3], sums[2])
-        rows.append(("total", *sums[:4], *saved, sums[4]))
-    notes = ("TorchAir builds other graphs for symbolic sizes (sizes computed on the host, more reshapes): the counts before differ.",)  # fmt: skip
-    return [Section("Captured graphs with symbolic sizes", COLUMNS, tuple(rows), notes)]
+            pairs.append((case(static), case(name)))
+    rows = [(measure(static), measure(dynamic)) for static, dynamic in pairs]
+    table = [_cells(static.name, [static], [dynamic]) for static, dynamic in rows]
+    clean = [pair for pair in rows if not pair[0].gaps and not pair[1].gaps]
+    for title, chosen in (("total", rows), ("without gap ops", clean)):
+        if chosen:
+            table.append(_cells(title, [s for s, _ in chosen], [d for _, d in chosen]))
+    lost = lost_sections([dynamic for _, dynamic in pairs], "dynamic")
+    return [Section("Captured graphs with symbolic sizes", _COLUMNS, tuple(table), _NOTES), *lost]
 
 
-def _row(static: Case, dynamic: Case) -> tuple[object, ...]:
-    before = [_before(c) for c in (static, dynamic)]
-    after = [c.result.report.kernels_after for c in (static, dynamic)]
-    saved = [percent(b - a, b) for b, a in zip(before, after)]
-    seconds = round(sum(dynamic.result.report.seconds.values()), 3)
-    return short_name(static.name), before[0], after[0], before[1], after[1], *saved, seconds
+def _cells(name: str, static: list[Row], dynamic: list[Row]) -> tuple[object, ...]:
+    seconds = round(sum(row.seconds for row in dynamic), 3)
+    return (name, *_counts(static), *_counts(dynamic), seconds)
 
 
-def _before(c: Case) -> int:
-    live = live_nodes(c.original)
-    return sum(n.name in live for n in kernels(c.original))
+def _counts(rows: list[Row]) -> tuple[object, ...]:
+    """Kernels before, after, at the bound, and the percentage of the bound's savings."""
+    before, after, bound = (sum(values) for values in zip(*((r.before, r.after, r.cleaned) for r in rows)))
+    return before, after, bound, percent(before - after, before - bound)

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "data" / "graphs"
 
 
 def names(mode: str | None = None, *, gaps: bool = True) -> list[str]:
-    """Graph names, sorted; ``mode``: "static", "dynamic" or None for both; ``gaps=False``: without those with mock ops."""
+    """Graph names, sorted; ``mode``: "static", "dynamic" or None for both; ``gaps=False``: none with mock ops."""
     return [n for n, m in sorted(manifests().items()) if mode in (None, m["mode"]) and (gaps or not m["fallback_ops"])]
 
 

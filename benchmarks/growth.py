@@ -25,7 +25,7 @@ def run(settings: Settings) -> list[Section]:
     ratio = float(per_node[LARGE]) / float(per_node[SMALL])  # type: ignore[arg-type]
     first = float(rows[0][3])  # type: ignore[arg-type]
     notes = (
-        f"per node, {LARGE} blocks against {SMALL}: {ratio:.2f} (target <= {RATIO_TARGET}: {_met(ratio <= RATIO_TARGET)})",
+        f"per node, {LARGE} / {SMALL} blocks: {ratio:.2f} (target <= {RATIO_TARGET}: {_met(ratio <= RATIO_TARGET)})",
         f"one block: {first:.3f} s (target < {BLOCK_TARGET_S} s: {_met(first < BLOCK_TARGET_S)})",
     )
     columns = ("blocks", "nodes", "kernels", "seconds", "ms per node", "kernels after", "by stage")
