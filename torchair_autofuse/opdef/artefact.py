@@ -6,11 +6,14 @@ loop-level IR), schedule.txt, subgraph.pbtxt (the GE nodes it replaces) and run.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +23,7 @@ from google.protobuf import text_format
 
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.opdef.build import add_artefact, build, source_files
-from torchair_autofuse.opdef.check import check_files
+from torchair_autofuse.opdef.check import check_files, validate
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
 from torchair_autofuse.opdef.generator import generator_digest
 from torchair_autofuse.opdef.schedule_text import schedule_text
@@ -29,6 +32,9 @@ from torchair_autofuse.soc.chip import Chip
 
 if TYPE_CHECKING:
     from torchair_autofuse.pipeline import GeneratedOp
+
+SOURCES = ("kernel.cpp", "tiling.h")
+"""What a kernel is built from."""
 
 _MODE = 0o755  # set whatever the umask: others must not be able to replace code that is going to run here
 
@@ -66,20 +72,55 @@ def write(
     if is_current(folder, chip):
         return folder
     files = _files(generated, chip, model_def, hints)
-    with FileLock(str(ops / f".{generated.op_type}.lock")):
+    with _lock(folder):
         if not is_current(folder, chip):
             _replace(folder, files)
     return folder
 
 
-def op_folder(root: str | Path, op_type: str) -> Path:
-    """The folder of an op. Raises ArtefactError if it is not there or others could have written to it."""
+@dataclass(frozen=True)
+class Stored:
+    """An op's folder as it was read: its definition and the sources of its kernel, name -> text."""
+
+    folder: Path
+    op: Any
+    sources: Mapping[str, str]
+
+
+def read(root: str | Path, op_type: str) -> Stored:
+    """The folder of an op, with the kernel sources checked against the definition's digests.
+
+    Raises ArtefactError when it is missing or damaged or others could have written to it, OpDefError when its
+    definition breaks a rule.
+    """
     folder = Path(root) / "ops" / op_type
-    if not folder.is_dir():
-        raise ArtefactError(f"{op_type}: no folder {folder}; compile the graph again in this process, or set the cache")
-    for part in (folder.parent.parent, folder.parent, folder):
-        _check_mode(part)
-    return folder
+    with _lock(folder):
+        if not folder.is_dir():
+            raise ArtefactError(
+                f"{op_type}: there is no folder {folder}. Compile the model again with fusion on, or point "
+                "TORCHAIR_AUTOFUSE_CACHE_DIR at the cache it was compiled with"
+            )
+        for part in (folder.parent.parent, folder.parent, folder):
+            _check_mode(part)
+        try:
+            op = load(folder)
+        except FileNotFoundError as error:
+            raise ArtefactError(f"{op_type}: {error}; delete the folder, it is written again") from error
+        if op.op_type != op_type:
+            raise ArtefactError(f"{folder} holds the definition of {op.op_type}; delete it, it is written again")
+        check_files(op, folder, SOURCES)
+        sources = {name: (folder / name).read_text(encoding="utf-8") for name in SOURCES}
+    validate(op)
+    return Stored(folder, op, sources)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Holds an op's lock; a cache that cannot be written to is not written by others either."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(FileLock(str(folder.parent / f".{folder.name}.lock")))
+        yield
 
 
 def is_current(folder: Path, chip: Chip) -> bool:
@@ -157,7 +198,7 @@ def _subgraph(generated: GeneratedOp, model_def: Any) -> str:
         if node.name in ops:
             body = text_format.MessageToString(ops[node.name], as_utf8=True, indent=2).rstrip("\n")
         else:
-            body = f'  name: "{text_format.text_encoding.CEscape(node.name, True)}"\n  type: "{node.type}"'
+            body = f"  name: {json.dumps(node.name)}\n  type: {json.dumps(node.type)}"
         lines += ["op {", body, "}"]
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,165 @@
+"""Fused ops on the host: their generated kernels, built for the CPU twin and launched on torch tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from torchair_autofuse.host.decode import TORCH_OF_PROTO
+from torchair_autofuse.loop.ir import Param
+from torchair_autofuse.opdef import artefact
+from torchair_autofuse.opdef.artefact import SOURCES, Stored
+from torchair_autofuse.opdef.definition import Definition, Launch
+from torchair_autofuse.options import read_options
+from torchair_autofuse.twin.build import BuildJob, build_many
+from torchair_autofuse.twin.errors import KernelBuildError, TwinViolation
+from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile
+
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A launch and the output shapes for some input shapes."""
+
+    outputs: _Shapes
+    launch: Launch
+
+
+@dataclass(eq=False)
+class HostKernel:
+    """A fused op that is ready to run. ``last_profile``: what its last launch did on the twin, None before it."""
+
+    definition: Definition
+    folder: Path
+    kernel: TwinKernel
+    last_profile: TwinProfile | None = None
+    _prepared: dict[_Shapes, _Prepared] = field(default_factory=dict)
+
+    @property
+    def op_type(self) -> str:
+        return str(self.definition.op.op_type)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for CPU tensors in argument order. Nothing is launched when all outputs are empty.
+
+        Raises ValueError when the inputs are not those the op was generated for, TwinViolation (AF406) when the
+        kernel breaks a rule of the chip; both name the op, its folder and the shapes.
+        """
+        self._check(inputs)
+        tensors = [t.contiguous() for t in inputs]
+        prepared = self._prepare(tuple(tuple(t.shape) for t in tensors))
+        kernel = self.definition.kernel
+        outputs = [torch.empty(s, dtype=_torch(p)) for p, s in zip(kernel.outputs, prepared.outputs)]
+        if not any(t.numel() for t in outputs):
+            return outputs
+        launch = prepared.launch
+        args = [(t.data_ptr(), t.nbytes, "in") for t in tensors] + [(t.data_ptr(), t.nbytes, "out") for t in outputs]
+        workspace = torch.zeros(launch.workspace_bytes, dtype=torch.uint8)
+        if launch.workspace_bytes:
+            args.append((workspace.data_ptr(), launch.workspace_bytes, "workspace"))
+        cores = self.definition.schedule.vector_cores
+        try:
+            self.last_profile = self.kernel.launch(
+                args, launch.tiling, launch.tiling_key, launch.block_dim, max_blocks=cores
+            )
+        except TwinViolation as error:
+            message = f"{error.message} ({self._at(tensors)})"
+            raise TwinViolation(error.rule, message, block=error.block, where=error.where) from error
+        return outputs
+
+    def _check(self, inputs: Sequence[torch.Tensor]) -> None:
+        params = self.definition.kernel.inputs
+        if len(inputs) != len(params):
+            raise ValueError(f"{len(inputs)} inputs given, {len(params)} expected ({self._at(inputs)})")
+        for p, t in zip(params, inputs):
+            if t.dtype != _torch(p) or t.device.type != "cpu":
+                found = f"{t.dtype} on {t.device.type}"
+                raise ValueError(f"input {p.name} is {found}, expected {_torch(p)} on cpu ({self._at(inputs)})")
+
+    def _prepare(self, shapes: _Shapes) -> _Prepared:
+        found = self._prepared.get(shapes)
+        if found is None:
+            try:
+                symbols = self.definition.symbols(shapes)
+            except ValueError as error:
+                raise ValueError(f"{error} ({self.op_type} in {self.folder}, {_list(shapes)})") from error
+            all_shapes = self.definition.shapes(symbols)
+            outputs = tuple(all_shapes[p.name] for p in self.definition.kernel.outputs)
+            found = _Prepared(outputs, self.definition.launch(symbols))
+            self._prepared[shapes] = found
+        return found
+
+    def _at(self, tensors: Sequence[torch.Tensor]) -> str:
+        return f"{self.op_type} in {self.folder}, {_list([tuple(t.shape) for t in tensors])}"
+
+
+_root: Path | None = None
+_loaded: dict[tuple[Path, str], HostKernel] = {}  # (folder, digest of what is in it) -> kernel
+
+
+def set_root(path: str | Path | None) -> None:
+    """Sets the cache folder that ops are looked up in; None goes back to what the environment says."""
+    global _root
+    _root = None if path is None else Path(path)
+
+
+def root() -> Path:
+    """The cache folder in use."""
+    return _root if _root is not None else Path(read_options().cache_root())
+
+
+def load(op_type: str) -> HostKernel:
+    """The kernel of a fused op, built if need be; loaded once per process as long as its folder stays the same.
+
+    Raises opdef.ArtefactError for a folder that is missing or damaged, opdef.OpDefError for a bad definition,
+    KernelBuildError (AF405) for a kernel that does not build, NoCompiler (AF404).
+    """
+    return _load([op_type])[0]
+
+
+def prepare(op_types: Iterable[str]) -> None:
+    """Builds the kernels of several ops in parallel, ahead of their first run. Raises as :func:`load` does."""
+    _load(list(dict.fromkeys(op_types)))
+
+
+def profiles() -> Mapping[str, TwinProfile]:
+    """Op type -> profile of its last launch in this process, for the ops that were launched."""
+    return {k.op_type: k.last_profile for k in _loaded.values() if k.last_profile is not None}
+
+
+def clear() -> None:
+    """Forgets all loaded kernels and their profiles."""
+    _loaded.clear()
+
+
+def _load(op_types: Sequence[str]) -> list[HostKernel]:
+    stored = [artefact.read(root(), t) for t in op_types]
+    keys = [_key(s) for s in stored]
+    missing = [(k, s) for k, s in zip(keys, stored) if k not in _loaded]
+    made = [Definition.of(s.op) for _, s in missing]
+    jobs = [BuildJob(s.sources, d.entry, d.schedule.npu_arch) for d, (_, s) in zip(made, missing)]
+    for definition, (key, s), built in zip(made, missing, build_many(jobs, cache_root=root())):
+        if isinstance(built, KernelBuildError):
+            raise KernelBuildError(f"{s.op.op_type} in {s.folder}: its kernel did not build", built.errors) from built
+        _loaded[key] = HostKernel(definition, s.folder, TwinKernel(built))
+    return [_loaded[k] for k in keys]
+
+
+def _key(stored: Stored) -> tuple[Path, str]:
+    digest = hashlib.sha256(stored.op.SerializeToString(deterministic=True))
+    for name in SOURCES:
+        digest.update(stored.sources[name].encode())
+    return stored.folder, digest.hexdigest()
+
+
+def _torch(param: Param) -> torch.dtype:
+    return TORCH_OF_PROTO[param.dtype.ge_proto]
+
+
+def _list(shapes: Sequence[tuple[int, ...]]) -> str:
+    return f"input shapes {', '.join(str(list(s)) for s in shapes) or 'none'}"
