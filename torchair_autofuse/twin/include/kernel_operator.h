@@ -17,5 +17,10 @@
 #include "twin/entry.h"
 #include "twin/copy.h"
 #include "twin/vector.h"
+#include "twin/cast.h"
+#include "twin/compare.h"
+#include "twin/move.h"
+#include "twin/reduce.h"
+#include "twin/highlevel.h"
 
 #endif  // TWIN_KERNEL_OPERATOR_H

@@ -256,6 +256,8 @@ void copy_ub_blocks(const char* api, const Loc& dst, const Loc& src, uint32_t es
         uint32_t a = from + static_cast<uint32_t>(i * src_pitch), b = to + static_cast<uint32_t>(i * dst_pitch);
         memcpy(c.ub + b, c.ub + a, d.bytes);
         memcpy(&c.taint[b / 32], &c.taint[a / 32], d.bytes / 32 * 4);
+        memcpy(&c.bits_known[b / 32], &c.bits_known[a / 32], d.bytes / 32);
+        memcpy(c.bit_taint + b, c.bit_taint + a, d.bytes);
         c.stamp_read(PV, a, d.bytes);
         c.stamp_write(PV, b, d.bytes);
     }

@@ -46,7 +46,7 @@ void Core::begin(int64_t block_index) {
         }
     }
     order_all();
-    memset(owner, 0, sizeof(owner));
+    memset(bits_known, 0, sizeof(bits_known));
     memset(flags, 0, sizeof(flags));
     memset(event_used, 0, sizeof(event_used));
     memset(event_given, 0, sizeof(event_given));
@@ -58,8 +58,6 @@ void Core::begin(int64_t block_index) {
     pipe_live = false;
     counter_mode = false;
     mask[0] = mask[1] = ~0ull;
-    cmp_mask[0] = cmp_mask[1] = 0;
-    cmp_taint = 1;
     deq_set = pad_set = atomic = false;
     phase = 0;
     ktype = chip().arch == 2002 ? 6 : 0;
@@ -214,9 +212,13 @@ void Core::set_taint(uint32_t off, uint64_t bytes, bool on) {
     uint64_t end = off + bytes;
     uint32_t first = (off + 31) >> 5;
     uint32_t last = static_cast<uint32_t>(end >> 5);
-    auto put = [&](uint32_t b, uint32_t m) { taint[b] = on ? taint[b] | m : taint[b] & ~m; };
+    auto put = [&](uint32_t b, uint32_t m) {
+        taint[b] = on ? taint[b] | m : taint[b] & ~m;
+        bits_known[b] = on ? 0 : bits_known[b];
+    };
     for (uint32_t b = first; b < last; ++b) {
         taint[b] = on ? kFull : 0;
+        bits_known[b] = 0;
     }
     if (off & 31) {
         uint32_t to = end < first * 32ull ? static_cast<uint32_t>(end & 31) : 32;
@@ -225,6 +227,16 @@ void Core::set_taint(uint32_t off, uint64_t bytes, bool on) {
     if ((end & 31) && (last >= first || (off & 31) == 0)) {
         put(last, byte_mask(0, static_cast<uint32_t>(end & 31)));
     }
+}
+
+void Core::set_bits_tainted(uint32_t byte, uint8_t bits) {
+    uint32_t b = byte >> 5;
+    if (!bits_known[b]) {  // until now a tainted byte meant all its bits
+        memset(bit_taint + b * 32, 0xff, 32);
+        bits_known[b] = 1;
+    }
+    bit_taint[byte] = bits;
+    taint[b] = bits ? taint[b] | 1u << (byte & 31) : taint[b] & ~(1u << (byte & 31));
 }
 
 }  // namespace tw

@@ -78,7 +78,9 @@ struct Core {
     uint32_t taint[kBlocks];  // bit b: byte b of the block is uninitialised
     uint32_t wtime[kPipes][kBlocks], wmask[kPipes][kBlocks];
     uint32_t rtime[kPipes][kBlocks], rmask[kPipes][kBlocks];
-    uint8_t owner[kBlocks];
+    // Compare results are bits: which bits of a tainted byte are uninitialised, valid where bits_known is set.
+    uint8_t bit_taint[kUbBytes];
+    uint8_t bits_known[kBlocks];
 
     uint32_t time[kPipes];
     uint32_t vc[kPipes][kPipes];
@@ -97,15 +99,12 @@ struct Core {
 
     bool counter_mode;
     uint64_t mask[2];
-    uint64_t cmp_mask[2];
-    uint32_t cmp_taint;
     uint16_t deq_scale;
     bool deq_set;
     uint64_t pad_value;
     bool pad_set;
     bool atomic;
     DT atomic_dt;
-    uint64_t acc[3];  // last ReduceSum, and value and index of the last maximum or minimum
 
     int64_t block;
     uint32_t phase;  // SyncAlls passed
@@ -179,6 +178,13 @@ struct Core {
     }
     bool strict_v;
 
+    uint8_t bits_tainted(uint32_t byte) const {
+        if (!(taint[byte >> 5] >> (byte & 31) & 1)) {
+            return 0;
+        }
+        return bits_known[byte >> 5] ? bit_taint[byte] : 0xff;
+    }
+    void set_bits_tainted(uint32_t byte, uint8_t bits);
     bool tainted(uint32_t off, uint64_t bytes) const;
     void set_taint(uint32_t off, uint64_t bytes, bool on);
     bool tainted_elem(uint32_t off, uint32_t size) const {

@@ -275,14 +275,21 @@ bool may_accumulate(Op op, DT dt, const Opd& dst, const Opd& src1) {
     return kind && (dt == F32 || dt == F16 || dt == I32) && (dst.rep == 0 || src1.rep == 0);
 }
 
-void propagate(Core& c, const View& d, const View* s, int nsrc, const Lanes& l, bool use_dst) {
-    bool same = true;
-    for (int i = 0; i < nsrc; ++i) {
-        same = same && s[i].esize == d.esize;
-    }
+void propagate(Core& c, const View& d, const View* s, int nsrc, const Lanes& l, bool use_dst, bool bitwise_op) {
     bool bad = use_dst && any_taint(c, d, l);
     for (int i = 0; i < nsrc; ++i) {
         bad = bad || any_taint(c, s[i], l);
+    }
+    if (bad && bitwise_op && l.flat) {  // masks: taint is kept per bit
+        uint64_t bytes = static_cast<uint64_t>(l.n) * d.esize;
+        for (uint32_t i = 0; i < bytes; ++i) {
+            uint8_t bits = 0;
+            for (int k = 0; k < nsrc; ++k) {
+                bits |= c.bits_tainted(s[k].off + i);
+            }
+            c.set_bits_tainted(d.off + i, bits);
+        }
+        return;
     }
     if (l.flat) {
         uint64_t bytes = static_cast<uint64_t>(l.n) * d.esize;
@@ -351,8 +358,9 @@ void vec(const char* api, Op op, const Opd& dst, const Opd* src, int nsrc, const
     check_operand(c, api, d, l, true);
 
     bool accumulates = nsrc == 2 && !l.flat && may_accumulate(op, dst.dt, dst, src[1]);
+    bool bits = op == Op::And || op == Op::Or || op == Op::Xor || op == Op::Not;
     if (!accumulates) {
-        propagate(c, d, v, nsrc, l, use_dst);
+        propagate(c, d, v, nsrc, l, use_dst, bits);
     }
     Compute fn = widening ? nullptr : find(op, dst.dt);
     if (l.flat) {
@@ -389,7 +397,7 @@ void vec(const char* api, Op op, const Opd& dst, const Opd* src, int nsrc, const
                         memcpy(w->bytes_last, w->bytes_full, sizeof(w->bytes_last));
                     }
                 }
-                propagate(c, dr, vr, nsrc, one, false);
+                propagate(c, dr, vr, nsrc, one, false, false);
             }
             if (widening) {
                 widen(op, reinterpret_cast<float*>(buf[0]), static_cast<const uint16_t*>(in[0]),

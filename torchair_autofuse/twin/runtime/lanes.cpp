@@ -279,6 +279,8 @@ void deposit_taint(Core& c, const View& v, const Lanes& l, int64_t r, const uint
             uint32_t& t = c.taint[base + i / per * v.blk];
             uint32_t bits = unit << (i % per * v.esize);
             t = from[i] ? t | bits : t & ~bits;
+            uint8_t& known = c.bits_known[base + i / per * v.blk];
+            known = from[i] ? 0 : known;
         }
     }
 }

@@ -157,25 +157,22 @@ void copy_out_blocks(const char* api, const void* dst, const Loc& src, DT dt, ui
                      bool padded, bool compact);
 void copy_ub_blocks(const char* api, const Loc& dst, const Loc& src, uint32_t esize, const CopyDims& d);
 void set_pad_value(uint64_t raw);
-void init_output(const void* gm, uint64_t count, DT dt, uint32_t esize, uint64_t raw);
 
 // ---- vector instructions
 void vec(const char* api, Op op, const Opd& dst, const Opd* src, int nsrc, const Scalar& s, const Form& f);
-void cast(const char* api, const Opd& dst, const Opd& src, int mode, const Form& f);
+// `allowed`: bit m set when round mode m exists for the pair; kNeedsDeq when it works with SetDeqScale instead.
+constexpr uint32_t kNeedsDeq = 1u << 31;
+void cast(const char* api, const Opd& dst, const Opd& src, int mode, uint32_t allowed, const Form& f);
 void set_deq_scale(uint16_t half_bits);
 void compare(const char* api, const Opd& dst, const Opd& a, const Opd* b, const Scalar& s, int mode, const Form& f);
-void compare_reg(const char* api, const Opd& a, const Opd& b, int mode, const Form& f);
-void get_cmp_mask(const Loc& dst);
-void set_cmp_mask(const Loc& src);
-void select(const char* api, const Opd& dst, const Loc* mask, const Opd& a, const Opd* b, const Scalar& s, int mode,
+void select(const char* api, const Opd& dst, const Loc& mask, const Opd& a, const Opd* b, const Scalar& s, int mode,
             const Form& f);
 void index_fill(const char* api, const Opd& dst, const Scalar& first, const Form& f);
 void brcb(const Opd& dst, const Opd& src, int32_t repeat);
 void copy_vec(const Opd& dst, const Opd& src, const Form& f);
 void gather(const Opd& dst, const Loc& src, const Loc& offsets, uint32_t base, const Form& f);
-void gather_mask(const Opd& dst, const Opd& src, const Loc* pattern, uint32_t psize, uint32_t builtin, bool reduce_mode,
-                 uint32_t mask, uint32_t repeat, uint32_t src_blk, uint32_t src_rep, uint32_t pattern_rep,
-                 uint64_t* kept);
+void gather_mask(const Opd& dst, const Opd& src, const Loc* pattern, uint32_t builtin, bool reduce_mode, uint32_t mask,
+                 uint32_t repeat, uint32_t pattern_rep, uint64_t* kept);
 void transpose16(const Loc& dst, const Loc& src);
 void trans5hd(const uint64_t* dst, const uint64_t* src, uint32_t esize, bool dst_high, bool src_high, uint32_t repeat,
               uint32_t dst_rep, uint32_t src_rep);
@@ -188,7 +185,6 @@ void reduce_pair(const char* api, const Opd& dst, const Opd& src, const Form& f)
 void reduce_all(const char* api, Red red, const Loc& dst, const Opd& src, const Loc& tmp, bool index, const Form& f);
 void reduce_pattern(const char* api, Red red, DT dt, const Loc& dst, const Loc& src, const Loc* tmp, uint32_t first,
                     uint32_t last, bool last_axis, bool reuse, bool pad);
-uint64_t reduce_value(int which);
 
 // ---- high-level functions
 enum class Fn : uint8_t {

@@ -1,0 +1,429 @@
+// Reductions. A tainted lane taints its result; a result of a whole tensor may not be tainted at all.
+#include <vector>
+
+#include "lanes.h"
+
+namespace tw {
+
+namespace {
+
+struct Value {  // of any element type: floats in f, integers in i
+    float f = 0;
+    int64_t i = 0;
+    bool tainted = false;
+    uint32_t index = 0;
+};
+
+bool is_float(DT dt) {
+    return dt == F32 || dt == F16 || dt == BF16;
+}
+
+template <typename T>
+T get(const uint8_t* p) {
+    T v;
+    memcpy(&v, p, sizeof(T));
+    return v;
+}
+
+Value load(DT dt, const uint8_t* p) {
+    Value v;
+    switch (dt) {
+        case F32:
+        case F16:
+        case BF16: load_floats(dt, p, &v.f, 1); break;
+        case I8: v.i = get<int8_t>(p); break;
+        case U8: v.i = get<uint8_t>(p); break;
+        case I16: v.i = get<int16_t>(p); break;
+        case U16: v.i = get<uint16_t>(p); break;
+        case I32: v.i = get<int32_t>(p); break;
+        case U32: v.i = get<uint32_t>(p); break;
+        default: v.i = get<int64_t>(p); break;
+    }
+    return v;
+}
+
+void store(DT dt, uint8_t* p, const Value& v) {
+    if (is_float(dt)) {
+        store_floats(dt, &v.f, p, 1);
+    } else {
+        memcpy(p, &v.i, dt_size(dt));
+    }
+}
+
+float round_to(DT dt, float v) {
+    if (dt == F32) {
+        return v;
+    }
+    uint16_t h;
+    store_floats(dt, &v, &h, 1);
+    load_floats(dt, &h, &v, 1);
+    return v;
+}
+
+Value merge(DT dt, Red red, const Value& a, const Value& b) {
+    Value r;
+    if (red == Red::Sum) {
+        if (is_float(dt)) {
+            r.f = round_to(dt, a.f + b.f);
+        } else {
+            r.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i));
+        }
+    } else {
+        bool take_b;
+        if (is_float(dt)) {  // NaN wins, then the extremum, then the lower index
+            bool an = a.f != a.f, bn = b.f != b.f;
+            take_b = !an && (bn || (red == Red::Max ? b.f > a.f : b.f < a.f));
+        } else if (dt == U64) {
+            uint64_t x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+            take_b = red == Red::Max ? y > x : y < x;
+        } else {
+            take_b = red == Red::Max ? b.i > a.i : b.i < a.i;
+        }
+        r = take_b ? b : a;
+    }
+    r.tainted = a.tainted || b.tainted;
+    return r;
+}
+
+// Binary tree over neighbours; absent lanes are skipped, as if they held the identity.
+Value tree(DT dt, Red red, std::vector<Value> v, std::vector<bool> on, bool& any) {
+    size_t n = v.size();
+    while (n > 1) {
+        size_t half = (n + 1) / 2;
+        for (size_t i = 0; i < half; ++i) {
+            size_t a = 2 * i, b = a + 1;
+            if (b < n && on[b]) {
+                v[i] = on[a] ? merge(dt, red, v[a], v[b]) : v[b];
+                on[i] = true;
+            } else {
+                v[i] = v[a];
+                on[i] = on[a];
+            }
+        }
+        n = half;
+    }
+    any = !v.empty() && on[0];
+    return v.empty() ? Value{} : v[0];
+}
+
+Value identity(DT dt, Red red) {
+    Value v;
+    if (is_float(dt) && red != Red::Sum) {
+        v.f = red == Red::Max ? -__builtin_inff() : __builtin_inff();
+    }
+    return v;
+}
+
+void check_stride(const char* api, const Opd& dst, const Opd& src) {
+    if (dst.rep > 65535 || src.rep > 65535 || src.blk > 65535) {
+        fail("stride", "%s: a stride is not in 0..65535", api);
+    }
+}
+
+void put(Core& c, DT dt, uint32_t at, const Value& v) {
+    store(dt, c.ub + at, v);
+    c.set_taint(at, dt_size(dt), v.tainted);
+}
+
+struct Repeat1 {
+    std::vector<Value> v;
+    std::vector<bool> on;
+};
+
+Repeat1 lanes_of(Core& c, DT dt, const View& s, const Lanes& l, int64_t r) {
+    Repeat1 out;
+    out.v.resize(l.lanes);
+    out.on.resize(l.lanes);
+    alignas(32) uint8_t in[512];
+    uint8_t t[256];
+    fetch(c, s, l, r, in);
+    fetch_taint(c, s, l, r, t);
+    const uint64_t* m = l.of(r);
+    for (uint32_t i = 0; i < l.lanes; ++i) {
+        out.on[i] = m[i >> 6] >> (i & 63) & 1;
+        out.v[i] = load(dt, in + i * s.esize);
+        out.v[i].tainted = t[i] != 0;
+        out.v[i].index = i;
+    }
+    return out;
+}
+
+// Common frame of the per-repeat reductions: dst spans `out_unit` bytes per stride unit and `out_bytes` per repeat.
+template <typename F>
+void per_repeat(const char* api, const Opd& dst, const Opd& src, const Form& f, uint32_t align, uint32_t out_unit,
+                uint32_t out_bytes, F&& body) {
+    Core& c = core();
+    check_stride(api, dst, src);
+    Lanes l = resolve_form(c, api, f, dt_size(src.dt));
+    if (l.none) {
+        return;
+    }
+    View s = make_view(c, api, "src", src, l, false);
+    if (l.reps > 1 && dst.rep == 0) {
+        fail("stride", "%s: dstRepStride 0 with %lld repeats", api, static_cast<long long>(l.reps));
+    }
+    uint64_t pitch = static_cast<uint64_t>(dst.rep) * out_unit;
+    uint64_t extent = (static_cast<uint64_t>(l.reps) - 1) * pitch + out_bytes;
+    uint32_t to = c.resolve(api, "dst", dst.loc, extent, align);
+    c.issue(PV, api);
+    check_operand(c, api, s, l, false);
+    for (int64_t r = 0; r < l.reps; ++r) {
+        c.check_write(PV, to + static_cast<uint32_t>(static_cast<uint64_t>(r) * pitch), out_bytes, api);
+    }
+    for (int64_t r = 0; r < l.reps; ++r) {
+        uint32_t at = to + static_cast<uint32_t>(static_cast<uint64_t>(r) * pitch);
+        body(c, lanes_of(c, src.dt, s, l, r), at);
+        c.stamp_write(PV, at, out_bytes);
+    }
+    stamp_operand(c, s, l, false);
+    count_vector(c, l, s.esize);
+}
+
+}  // namespace
+
+void reduce_repeat(const char* api, Red red, const Opd& dst, const Opd& src, int order, const Form& f) {
+    DT dt = src.dt;
+    uint32_t es = dt_size(dt);
+    if (red != Red::Sum && order >= 2 && chip().arch == 2002) {
+        fail("dtype", "%s: ORDER_ONLY_VALUE and ORDER_ONLY_INDEX do not exist on this chip", api);
+    }
+    bool pair = red != Red::Sum && order < 2, only_index = red != Red::Sum && order == 3;
+    uint32_t unit = pair ? 2 * es : only_index ? 4 : es;
+    per_repeat(api, dst, src, f, unit, unit, unit, [&](Core& c, Repeat1 lanes, uint32_t at) {
+        bool any;
+        Value v = tree(dt, red, std::move(lanes.v), std::move(lanes.on), any);
+        if (only_index) {
+            memcpy(c.ub + at, &v.index, 4);
+            c.set_taint(at, 4, v.tainted);
+            return;
+        }
+        uint32_t value_at = at, index_at = at + es;
+        if (pair && order == 1) {
+            std::swap(value_at, index_at);
+        }
+        put(c, dt, value_at, v);
+        if (pair) {
+            memcpy(c.ub + index_at, &v.index, es);
+            c.set_taint(index_at, es, v.tainted);
+        }
+    });
+}
+
+void reduce_block(const char* api, Red red, const Opd& dst, const Opd& src, const Form& f) {
+    DT dt = src.dt;
+    uint32_t es = dt_size(dt), per = 32 / es;
+    per_repeat(api, dst, src, f, 8 * es, 8 * es, 8 * es, [&](Core& c, const Repeat1& lanes, uint32_t at) {
+        for (uint32_t b = 0; b < 8; ++b) {
+            bool any;
+            auto first = static_cast<std::ptrdiff_t>(b * per), last = static_cast<std::ptrdiff_t>((b + 1) * per);
+            Value v = tree(dt, red, {lanes.v.begin() + first, lanes.v.begin() + last},
+                           {lanes.on.begin() + first, lanes.on.begin() + last}, any);
+            if (any) {
+                put(c, dt, at + b * es, v);
+            } else if (chip().arch == 3510) {
+                put(c, dt, at + b * es, identity(dt, red));
+            }
+        }
+    });
+}
+
+void reduce_pair(const char* api, const Opd& dst, const Opd& src, const Form& f) {
+    DT dt = src.dt;
+    uint32_t es = dt_size(dt);
+    per_repeat(api, dst, src, f, 32, 128, 128, [&](Core& c, const Repeat1& lanes, uint32_t at) {
+        for (uint32_t p = 0; p < 128 / es; ++p) {
+            bool any;
+            Value v = tree(dt, Red::Sum, {lanes.v[2 * p], lanes.v[2 * p + 1]}, {lanes.on[2 * p], lanes.on[2 * p + 1]}, any);
+            if (any) {
+                put(c, dt, at + p * es, v);
+            } else if (chip().arch == 3510) {
+                put(c, dt, at + p * es, Value{});
+            }
+        }
+    });
+}
+
+void reduce_all(const char* api, Red red, const Loc& dst, const Opd& src, const Loc& tmp, bool index, const Form& f) {
+    Core& c = core();
+    DT dt = src.dt;
+    uint32_t es = dt_size(dt), per = 256 / es, block = 32 / es;
+    Form form = f;
+    if (f.kind == Form::COUNT) {  // contiguous repeats, the last one partial
+        if (f.count < 0 || f.count > kUbBytes) {
+            fail("count", "%s: count %lld", api, static_cast<long long>(f.count));
+        }
+        c.counter_mode = true;
+        form.kind = Form::CONT;
+    }
+    Lanes l = resolve_form(c, api, form, es);
+    if (f.kind == Form::COUNT) {
+        c.counter_mode = false;
+        c.mask[0] = c.mask[1] = ~0ull;
+    }
+    if (l.none) {
+        return;
+    }
+    uint32_t arch = chip().arch;
+    uint64_t need = 0, reps = static_cast<uint64_t>(l.reps);
+    auto up = [](uint64_t n, uint64_t to) { return (n + to - 1) / to * to; };
+    if (red == Red::Sum) {
+        need = f.kind == Form::COUNT && arch == 2201 ? 0 : arch == 3510 ? 0 : up(reps, block);
+    } else if (arch != 3510) {
+        if (!index) {
+            need = up(2 * reps, block);
+        } else {
+            uint64_t o1 = 2 * reps, o2 = 2 * ((o1 + per - 1) / per);
+            need = up(o1, block) + up(o2, block) + (o2 > 2 ? up(2 * ((o2 + per - 1) / per), block) : 0);
+        }
+    }
+    if (need * es > tmp.bytes) {
+        fail("tmp-size", "%s: sharedTmpBuffer holds %u elements, %llu are needed", api, tmp.bytes / es,
+             static_cast<unsigned long long>(need));
+    }
+    View s = make_view(c, api, "src", src, l, false);
+    uint32_t out_bytes = index ? 2 * es : es;
+    uint32_t to = c.resolve(api, "dst", dst, out_bytes, out_bytes);
+    uint32_t work = need > 0 ? c.resolve(api, "sharedTmpBuffer", tmp, need * es, 32) : 0;
+    c.issue(PV, api);
+    check_operand(c, api, s, l, false);
+    c.check_write(PV, to, out_bytes, api);
+    if (need > 0) {
+        c.check_write(PV, work, need * es, api);
+    }
+    std::vector<Value> partial;
+    for (int64_t r = 0; r < l.reps; ++r) {
+        Repeat1 lanes = lanes_of(c, dt, s, l, r);
+        bool any;
+        Value v = tree(dt, red, std::move(lanes.v), std::move(lanes.on), any);
+        v.index += static_cast<uint32_t>(r) * per;
+        if (any) {
+            partial.push_back(v);
+        }
+    }
+    Value total;
+    if (red == Red::Sum && f.kind == Form::COUNT && arch == 2201) {  // one repeat after the other
+        total = partial[0];
+        for (size_t i = 1; i < partial.size(); ++i) {
+            total = merge(dt, red, total, partial[i]);
+        }
+    } else {
+        bool any;
+        std::vector<bool> on(partial.size(), true);
+        total = tree(dt, red, std::move(partial), std::move(on), any);
+    }
+    if (total.tainted) {
+        fail("uninitialised", "%s reads UB lanes that were never written or come from padding", api);
+    }
+    if (need > 0) {
+        c.set_taint(work, need * es, true);  // its contents are not documented
+    }
+    put(c, dt, to, total);
+    if (index) {
+        memcpy(c.ub + to + es, &total.index, es);
+        c.set_taint(to + es, es, false);
+    }
+    stamp_operand(c, s, l, false);
+    c.stamp_write(PV, to, out_bytes);
+    if (need > 0) {
+        c.stamp_write(PV, work, need * es);
+    }
+    count_vector(c, l, es);
+}
+
+void reduce_pattern(const char* api, Red red, DT dt, const Loc& dst, const Loc& src, const Loc* tmp, uint32_t first,
+                    uint32_t last, bool last_axis, bool reuse, bool pad) {
+    Core& c = core();
+    uint32_t es = dt_size(dt), arch = chip().arch;
+    if (arch == 2201 && !pad) {
+        fail("padding", "%s: srcInnerPad must be true on this chip", api);
+    }
+    c.counter_mode = false;
+    c.mask[0] = c.mask[1] = ~0ull;
+    if (first == 0 || last == 0) {
+        return;
+    }
+    auto p2 = [](uint32_t n) { return 1u << (31 - __builtin_clz(n)); };
+    auto up = [](uint64_t n, uint64_t to) { return (n + to - 1) / to * to; };
+    uint64_t need = 0, e = 32 / es, rr = 256 / es;
+    if (!reuse) {
+        if (last_axis && red == Red::Sum) {
+            uint32_t k = p2(last);
+            k = k == last && first > 1 ? k / 2 : k;
+            need = last <= 64 ? 0 : static_cast<uint64_t>(first) * k * 4;
+        } else if (last_axis) {
+            need = last <= e ? 0 : last < rr ? first * 32ull : first * 256ull;
+        } else {
+            uint32_t k = p2(first);
+            k = k == first && first > 1 ? k / 2 : k;
+            need = red == Red::Sum ? k * up(last, 8) * 4 : k * up(static_cast<uint64_t>(last) * es, 32);
+        }
+    }
+    if (tmp != nullptr ? need > tmp->bytes : need > chip().ub_total - c.ub_used) {
+        fail("tmp-size", "%s needs %llu bytes of temporary buffer, there are %u", api, static_cast<unsigned long long>(need),
+             tmp != nullptr ? tmp->bytes : chip().ub_total - c.ub_used);
+    }
+    uint64_t row = pad ? up(static_cast<uint64_t>(last) * es, 32) : static_cast<uint64_t>(last) * es;
+    uint64_t in_bytes = (first - 1) * row + static_cast<uint64_t>(last) * es;
+    uint64_t out_bytes = static_cast<uint64_t>(last_axis ? first : last) * es;
+    uint32_t from = c.resolve(api, "srcTensor", src, in_bytes, 32), to = c.resolve(api, "dstTensor", dst, out_bytes, 32);
+    uint32_t work = tmp != nullptr && need > 0 ? c.resolve(api, "sharedTmpBuffer", *tmp, need, 32) : 0;
+    auto apart = [&](uint64_t a, uint64_t an, uint64_t b, uint64_t bn) {
+        if (a < b + bn && b < a + an) {
+            fail("overlap", "%s: source, destination and temporary buffer may not overlap", api);
+        }
+    };
+    apart(from, in_bytes, to, out_bytes);
+    if (work != 0 || (tmp != nullptr && need > 0)) {
+        apart(from, in_bytes, work, need);
+        apart(to, out_bytes, work, need);
+    }
+    c.issue(PV, api);
+    c.check_read(PV, from, in_bytes, api);
+    c.check_write(PV, to, out_bytes, api);
+    if (reuse) {
+        c.check_write(PV, from, in_bytes, api);
+    }
+    if (tmp != nullptr && need > 0) {
+        c.check_write(PV, work, need, api);
+    }
+    // Binary folding along the reduced axis: the part beyond the greatest power of two first, then halves.
+    uint32_t outer = last_axis ? first : last, inner = last_axis ? last : first;
+    uint64_t step = last_axis ? es : row, pitch = last_axis ? row : es;
+    std::vector<Value> v(inner), results(outer);
+    for (uint32_t o = 0; o < outer; ++o) {
+        for (uint32_t i = 0; i < inner; ++i) {
+            uint32_t at = from + static_cast<uint32_t>(o * pitch + i * step);
+            v[i] = load(dt, c.ub + at);
+            v[i].tainted = c.tainted_elem(at, es);
+        }
+        uint32_t n = inner, k = p2(inner);
+        while (n > 1) {
+            k = k == n ? k / 2 : k;
+            for (uint32_t i = 0; i + k < n; ++i) {
+                v[i] = merge(dt, red, v[i], v[i + k]);
+            }
+            n = k;
+        }
+        if (v[0].tainted) {
+            fail("uninitialised", "%s reads UB lanes that were never written or come from padding", api);
+        }
+        results[o] = v[0];
+    }
+    for (uint32_t o = 0; o < outer; ++o) {
+        put(c, dt, to + o * es, results[o]);
+    }
+    if (reuse) {
+        c.set_taint(from, in_bytes, true);
+        c.stamp_write(PV, from, in_bytes);
+    }
+    if (tmp != nullptr && need > 0) {
+        c.set_taint(work, need, true);
+        c.stamp_write(PV, work, need);
+    }
+    c.stamp_read(PV, from, in_bytes);
+    c.stamp_write(PV, to, out_bytes);
+    c.n.elements += static_cast<uint64_t>(first) * last;
+    c.n.repeats += (in_bytes + 255) / 256;
+}
+
+}  // namespace tw
