@@ -15,6 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout: the folder that holds the package and benchmarks/."""
 _WIDTH = 150
 
 
@@ -23,16 +25,15 @@ def main(argv: Sequence[str]) -> int:
 
     A measure that this machine cannot take says so in its place and is no failure.
     """
-    folder = Path(__file__).resolve().parent.parent
-    if not (folder / "benchmarks" / "__init__.py").is_file():
+    if not (ROOT / "benchmarks" / "__init__.py").is_file():
         print(
-            f"bench: no folder benchmarks/ beside the package in {folder}. The measures and their graphs are not "
+            f"bench: no folder benchmarks/ beside the package in {ROOT}. The measures and their graphs are not "
             "installed with it: run from a checkout of the repository (pip install -e .).",
             file=sys.stderr,
         )
         return 2
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     measures: dict[str, str] = importlib.import_module("benchmarks").MEASURES
     parser = _parser(measures)

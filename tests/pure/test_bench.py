@@ -1,0 +1,273 @@
+"""The measures of benchmarks/ on small graphs, and what they must find on the captured ones.
+
+``pytest tests/pure/test_bench.py --update-golden`` writes golden/graph_kernels.json anew, for a better plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ge_build import GraphBuilder
+
+from benchmarks import MEASURES, determinism, graphs
+from benchmarks.bound import upper_bound
+from benchmarks.captured import ALL_PASSES, case
+from benchmarks.captured_kernels import live_kernels
+from benchmarks.losses import NO_PROFIT, UNEXPLAINED, losses
+from benchmarks.section import Section, cell_text
+from benchmarks.synthetic import BATCH, ROWS, WIDTH, transformer
+from torchair_autofuse import bench
+from torchair_autofuse.dtypes import F16, F32, I64
+from torchair_autofuse.ge.catalogue import kernels
+from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.ge.infer import infer
+from torchair_autofuse.ge.reader import read
+from torchair_autofuse.pipeline import FusionContext, fuse
+
+GOLDEN = Path(__file__).parent / "golden" / "graph_kernels.json"
+Build = Callable[[GraphBuilder, str], "list[str]"]
+
+
+def _chain(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("Relu", b.op("Exp", b.op("Abs", x)))]
+
+
+def _across_views(b: GraphBuilder, x: str) -> list[str]:
+    flat = b.op("Unsqueeze", b.op("Reshape", b.op("Abs", x), b.const([32])), axes=[0])
+    return [b.op("Relu", flat)]
+
+
+def _casts_and_generators(b: GraphBuilder, x: str) -> list[str]:
+    half = b.op("Cast", x, dst_type=F16.ge_c)
+    wide = b.op("Cast", b.op("ZerosLike", half), dst_type=F32.ge_c)
+    spread = b.op("BroadcastTo", b.op("Greater", wide, x), b.const([2, 4, 8]))
+    return [b.op("SelectV2", spread, x, wide)]
+
+
+def _no_op_cast(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("Abs", b.op("Cast", x, dst_type=F32.ge_c))]
+
+
+def _around_a_product(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    product = b.op("MatMul", y, b.data((8, 8)), names=("x1", "x2"), transpose_x1=False, transpose_x2=False)
+    return [b.op("Add", y, product)]
+
+
+def _around_a_product_after_a_step(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    product = b.op("MatMul", y, b.data((8, 8)), names=("x1", "x2"), transpose_x1=False, transpose_x2=False)
+    return [b.op("Add", b.op("Exp", y), product)]
+
+
+def _diamond(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    return [b.op("Add", b.op("Exp", y), b.op("Relu", y))]
+
+
+def _two_outputs(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    return [y, b.op("Exp", y)]
+
+
+def _siblings(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("Abs", x), b.op("Exp", x)]
+
+
+def _reduction(b: GraphBuilder, x: str) -> list[str]:
+    total = b.op("ReduceSum", b.op("Abs", x), b.const([1]), names=("x", "axes"), keep_dims=True)
+    return [b.op("Sub", x, total)]
+
+
+def _dead(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    b.op("Exp", y)
+    return [y]
+
+
+def _folded(b: GraphBuilder, x: str) -> list[str]:
+    return [b.op("Add", x, b.op("Exp", b.const(2.0, F32)))]
+
+
+def _in_place(b: GraphBuilder, x: str) -> list[str]:
+    y = b.op("Abs", x)
+    return [b.op("AssignAdd", x, b.op("Exp", y))]
+
+
+# what is built, live kernels before, at the bound
+BOUNDS: list[tuple[Build, int, int]] = [
+    (_chain, 3, 1),
+    (_across_views, 2, 1),
+    (_casts_and_generators, 6, 1),
+    (_no_op_cast, 1, 1),
+    (_around_a_product, 3, 3),
+    (_around_a_product_after_a_step, 4, 3),
+    (_diamond, 4, 1),
+    (_two_outputs, 2, 1),
+    (_siblings, 2, 2),
+    (_reduction, 3, 3),
+    (_dead, 1, 1),
+    (_folded, 1, 1),
+    (_in_place, 3, 2),
+]
+
+
+def _graph(build: Build) -> Graph:
+    b = GraphBuilder()
+    b.output(*build(b, b.data((4, 8))))
+    return infer(b.read())
+
+
+@pytest.mark.parametrize(("build", "before", "after"), BOUNDS, ids=[row[0].__name__ for row in BOUNDS])
+def test_upper_bound(build: Build, before: int, after: int) -> None:
+    graph = _graph(build)
+    found = upper_bound(graph)
+    inside = {name for group in found.groups for name in group}
+    merged = len(inside) - len(found.groups)
+    assert found.kernels == after
+    assert found.kernels + merged == before
+    assert all(a in inside and b in inside for a, b, _ in found.edges)
+    assert set().union(*(views for _, _, views in found.edges), ()) <= {n.name for n in graph.nodes}
+
+
+def test_views_on_an_edge_are_named() -> None:
+    (edge,) = upper_bound(_graph(_across_views)).edges
+    assert [name.split("_")[0] for name in edge[2]] == ["Unsqueeze", "Reshape"]
+
+
+def test_a_refused_merge_is_named_once_with_its_code() -> None:
+    b = GraphBuilder()
+    x, y = b.data((4, 8), I64), b.data((4, 8), I64)
+    total = b.op("Mul", b.op("Mul", x, y), y)  # no vector instruction multiplies int64
+    b.output(b.op("Abs", b.op("Cast", total, dst_type=F32.ge_c)))
+    result = fuse(b.model, FusionContext(), ALL_PASSES)
+    graph = infer(b.read())
+    found = losses(graph, upper_bound(graph), result.report)
+    assert [(loss.producer_type, loss.consumer_type) for loss in found] == [("Mul", "Mul"), ("Mul", "Cast")]
+    assert {loss.code for loss in found} == {"AF202"}
+    assert upper_bound(graph).kernels == 1
+    assert result.report.kernels_after == 3
+
+
+# -- captured graphs --------------------------------------------------------------------------------------------------
+def _golden() -> dict[str, list[int]]:
+    found: dict[str, list[int]] = json.loads(GOLDEN.read_text())
+    return found
+
+
+def test_golden_names(update_golden: bool) -> None:
+    if update_golden:
+        rows = (f'  "{name}": [{live_kernels(case(name))}, {_after(name)}]' for name in graphs.names())
+        GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    assert sorted(_golden()) == graphs.names()
+
+
+def _after(name: str) -> int:
+    return case(name).result.report.kernels_after
+
+
+@pytest.mark.parametrize("name", graphs.names())
+def test_captured_graph(name: str) -> None:
+    """Every group builds and verifies (``ALL_PASSES`` is strict); the kernels before and after are those on record."""
+    found = case(name)
+    report = found.result.report
+    assert [live_kernels(found), report.kernels_after] == _golden()[name], "a better plan? see --update-golden above"
+    assert report.kernels_after <= report.kernels_before
+    fused = [node for op in report.fused for node in op.nodes]
+    assert len(set(fused)) == len(fused), "a node in two fused ops"
+    rewritten = read(found.result.model_def)
+    types = [op.op_type for op in report.fused]
+    assert sorted(n.type for n in rewritten.nodes if n.type.startswith("Autofuse")) == sorted(types)
+    assert not set(fused) & {n.name for n in rewritten.nodes}
+
+
+@pytest.mark.parametrize("name", graphs.names("static"))
+def test_what_is_lost_is_explained(name: str) -> None:
+    found = case(name)
+    bound = upper_bound(found.simplified)
+    lost = losses(found.simplified, bound, found.result.report)
+    assert found.result.report.kernels_after - bound.kernels <= len(lost)
+    assert not [loss for loss in lost if loss.code in (UNEXPLAINED, NO_PROFIT)]
+
+
+def test_static_graphs_without_gaps_reach_the_bound_nearly() -> None:
+    names = graphs.names("static", gaps=False)
+    after, bound = sum(_after(n) for n in names), sum(upper_bound(case(n).simplified).kernels for n in names)
+    assert after <= 1.01 * bound
+
+
+def test_hash_seed_changes_nothing() -> None:
+    names = ["gemma2__static__g0", "sgd_clip__static__g0", "llama_bf16__dynamic__g0"]
+    first, second = (determinism.digests(names, seed) for seed in determinism.SEEDS)
+    assert first == second
+    assert all(count > 1 for count, _ in first.values())
+
+
+# -- the synthetic graph and the command ------------------------------------------------------------------------------
+def test_synthetic_blocks() -> None:
+    graph = infer(read(transformer(2)))
+    assert not graph.notes
+    assert graph.info(graph.outputs[0]).shape == (BATCH, ROWS, WIDTH)
+    assert len(kernels(graph)) == 2 * len(kernels(infer(read(transformer(1)))))
+    result = fuse(transformer(2), FusionContext(), ALL_PASSES)
+    types = [op.op_type for op in result.report.fused]
+    assert len(types) == 2 * len(fuse(transformer(1), FusionContext(), ALL_PASSES).report.fused)
+    assert len(set(types)) > len(set(types[: len(types) // 2])), "both blocks have the same kernels"
+
+
+def test_no_blocks_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one block"):
+        transformer(0)
+
+
+def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    assert bench.main(["--only", "graphs", "--graph", "rope__static", "--json", str(out)]) == 0
+    text = capsys.readouterr().out
+    table, lost, _ = json.loads(out.read_text())["graphs"]["sections"]
+    before, after = _golden()["rope__static__g0"]
+    assert [(row["graph"], row["before"], row["after"]) for row in table["rows"][:1]] == [("rope", before, after)]
+    assert lost["rows"][-1]["code"] == "total"
+    assert "Captured static graphs" in text and "AF210" in text
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"), [("Unavailable", 0, "not measured: no such chip"), ("KeyError", 1, "failed:")]
+)
+def test_a_measure_that_cannot_run_leaves_the_others(
+    failure: str, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import growth, section
+
+    def fail(settings: section.Settings) -> list[Section]:
+        raise section.Unavailable("no such chip") if failure == "Unavailable" else KeyError("x")
+
+    monkeypatch.setattr(growth, "run", fail)
+    assert bench.main(["--only", "growth", "graphs", "--graph", "rope__static"]) == code
+    text = capsys.readouterr().out
+    assert said in text and "Captured static graphs" in text
+
+
+def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--only", "nothing"]) == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in MEASURES)
+
+
+def test_outside_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    assert bench.main([]) == 2
+    assert "run from a checkout" in capsys.readouterr().err
+
+
+def test_section() -> None:
+    with pytest.raises(ValueError, match="2 columns"):
+        Section("t", ("a", "b"), ((1,),))
+    cells = [cell_text(value) for value in (None, True, False, 12345, 0.123456, "x")]
+    assert cells == ["-", "yes", "NO", "12,345", "0.1235", "x"]
+    assert Section("t", ("a", "b"), ((1, None),)).to_dict()["rows"] == [{"a": 1, "b": None}]
