@@ -1,0 +1,61 @@
+"""Tiling expressions as text: what to_cpp prints, parse reads back; anything else is refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchair_autofuse.loop import expr
+from torchair_autofuse.schedule.tiling import Let, Op, Var, evaluate, from_expr, parse, to_cpp, to_text
+
+BINARY = ("add", "sub", "mul", "floordiv", "mod", "ceildiv", "min", "max", "roundup", "rounddown")
+LEAVES = st.one_of(
+    st.integers(-(2**62), 2**62), st.integers(0, 9), st.sampled_from(["s0", "core_num", "ub_bytes", "_x9"]).map(Var)
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda t: st.one_of(
+        st.tuples(st.sampled_from(BINARY), st.tuples(t, t)).map(lambda x: Op(*x)),
+        st.tuples(t, t, t).map(lambda x: Op("select", x)),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(TREES)
+def test_text_reads_back(tree):
+    assert parse(to_cpp(tree)) == tree
+    assert parse(to_text(tree)) == tree
+
+
+def test_every_operation_evaluates_as_its_text_says():
+    rows = [
+        ("(a + b)", 9), ("(a - b)", 5), ("(a * b)", 14), ("(a / b)", 3), ("(a % b)", 1), ("CeilDiv(a, b)", 4),
+        ("Min(a, b)", 2), ("Max(a, b)", 7), ("RoundUp(a, b)", 8), ("RoundDown(a, b)", 6), ("(a > 0 ? 5 : 6)", 5),
+        ("((a - a) > 0 ? 5 : 6)", 6), ("3000000000L", 3000000000), ("a * -1", -7), (" Min( a ,b ) ", 2),
+    ]  # fmt: skip
+    for text, value in rows:
+        assert evaluate([Let("r", parse(text))], {"a": 7, "b": 2})["r"] == value, text
+
+
+def test_sizes_survive():
+    s0, s1 = expr.symbol("s0"), expr.symbol("s1")
+    for size in (expr.mul(s0, s1, 3), expr.add(expr.mul(s0, s0), -4), expr.floordiv(s0, 8), expr.mod(s1, 6)):
+        tree = from_expr(size)
+        again = parse(to_cpp(tree))
+        assert again == tree
+        assert evaluate([Let("r", again)], {"s0": 19, "s1": 5})["r"] == expr.evaluate(size, {"s0": 19, "s1": 5})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "   ", "a b", "a +", "(a", "a)", "a + b + c", "Min(a)", "Min(a, b, c)", "Pow(a, b)", "a ? b : c",
+        "a > 1 ? b : c", "a > 0 ? b", "1.5", "-a", "12ab", "a = 1", "a; b", "a->b", "f()", "Min(a, b", "a == b",
+        "__import__('os')", "0x10", "99999999999999999999", "(" * 500 + "a" + ")" * 500, "a" * 20000,
+        "Min(" * 400 + "a" + ", a)" * 400,
+    ],
+)  # fmt: skip
+def test_other_text_is_refused(text):
+    with pytest.raises(ValueError, match="not a tiling expression"):
+        parse(text)
