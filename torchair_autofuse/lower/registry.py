@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchair_autofuse.dtypes import BF16, F16, F32, DType
 from torchair_autofuse.ge.graph import Node, TensorInfo
+from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.messages import Reason
 
 
@@ -70,9 +71,37 @@ class Emitter:
         raise NotImplementedError
 
 
+    def reduce(self, combiner: str, *args: Val) -> tuple[Val, ...]:
+        """A Reduce of loop.ops over the reduced dims of the node being lowered; one value per component.
+
+        The results vary over the other dims only. Float arguments are f32.
+        """
+        raise NotImplementedError
+
+    def count(self) -> Val:
+        """The number of elements that one reduction of the node takes in, as f32 (exact below 2^24)."""
+        raise NotImplementedError
+
+
 def compute_dtype(dtype: DType) -> DType:
     """The type arithmetic on ``dtype`` is done in: fp16 and bf16 are raised to fp32 (docs/numerics.md)."""
     return F32 if dtype in (F16, BF16) else dtype
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """How an op with a reduction sees its tensors.
+
+    ``dims`` are the sizes of a common refinement of the dims of input 0 (its shape, or finer: group norm splits the
+    channels), ``reduced`` the positions in it that are reduced over. ``inputs`` gives for each data input, ``outputs``
+    for each output, one tuple per dim of that tensor: the positions in ``dims`` whose row-major product the dim is,
+    ``()`` for a dim of size one.
+    """
+
+    dims: tuple[Expr, ...]
+    reduced: tuple[int, ...]
+    inputs: Mapping[int, tuple[tuple[int, ...], ...]]
+    outputs: tuple[tuple[tuple[int, ...], ...], ...]
 
 
 Check = Callable[[OpView], "Reason | None"]
@@ -83,8 +112,9 @@ Emit = Callable[[Emitter, OpView, Sequence["Val | None"]], Sequence[Val]]
 class Rule:
     """How one GE op type is lowered.
 
-    ``kind``: "pointwise" (inputs broadcast against each other by numpy's rule; every output has the broadcast shape) or
-    "view" (the one data input is re-indexed; ``view`` names which: "reshape", "broadcast"). ``data_inputs`` are the
+    ``kind``: "pointwise" (inputs broadcast against each other by numpy's rule; every output has the broadcast shape),
+    "view" (the one data input is re-indexed; ``view`` names which: "reshape", "broadcast") or "reduce" (``index`` says
+    over what; such rules need the pass of that name). ``data_inputs`` are the
     positions that are tensors of the computation; other inputs (shapes, axes) must be known constants and are read
     through ``OpView``. ``check`` returns why this node cannot be lowered, or None. ``emit`` gets the data inputs in
     their compute dtype (fp16/bf16 already raised to f32) and returns one value per output in the compute dtype of that
@@ -101,6 +131,7 @@ class Rule:
     view: str = ""
     predicate: bool = False
     rounds: bool = False
+    index: Callable[[OpView], IndexSpec] | None = None  # of kind "reduce"; called only when ``check`` found nothing
 
 
 RULES: dict[str, Rule] = {}
