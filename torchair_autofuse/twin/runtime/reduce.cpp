@@ -125,6 +125,44 @@ void put(Core& c, DT dt, uint32_t at, const Value& v) {
     c.set_taint(at, dt_size(dt), v.tainted);
 }
 
+// Fast path for floats without taint or index: `levels` of a tree over neighbours, in place. Absent lanes hold an
+// identity that changes no bit (-0 for sums).
+void fold(DT dt, Red red, float* v, uint32_t n, uint32_t levels) {
+    for (uint32_t k = 0; k < levels; ++k) {
+        n /= 2;
+        for (uint32_t i = 0; i < n; ++i) {
+            float a = v[2 * i], b = v[2 * i + 1];
+            if (red == Red::Sum) {
+                v[i] = a + b;
+            } else if (red == Red::Max) {
+                v[i] = a != a ? a : (b != b ? b : (b > a ? b : a));
+            } else {
+                v[i] = a != a ? a : (b != b ? b : (b < a ? b : a));
+            }
+        }
+        if (dt != F32 && red == Red::Sum) {
+            uint16_t h[128];
+            store_floats(dt, v, h, n);
+            load_floats(dt, h, v, n);
+        }
+    }
+}
+
+void floats_of(Core& c, DT dt, Red red, const View& s, const Lanes& l, int64_t r, float* v) {
+    alignas(32) uint8_t in[512];
+    fetch(c, s, l, r, in);
+    load_floats(dt, in, v, l.lanes);
+    const uint64_t* m = l.of(r);
+    float none = red == Red::Sum ? -0.0f : red == Red::Max ? -__builtin_inff() : __builtin_inff();
+    for (uint32_t i = 0; i < l.lanes; ++i) {
+        v[i] = m[i >> 6] >> (i & 63) & 1 ? v[i] : none;
+    }
+}
+
+uint32_t log2_of(uint32_t n) {
+    return 31 - static_cast<uint32_t>(__builtin_clz(n));
+}
+
 struct Repeat1 {
     std::vector<Value> v;
     std::vector<bool> on;
@@ -149,9 +187,10 @@ Repeat1 lanes_of(Core& c, DT dt, const View& s, const Lanes& l, int64_t r) {
 }
 
 // Common frame of the per-repeat reductions: dst spans `out_unit` bytes per stride unit and `out_bytes` per repeat.
+// `quick` (0: none) is how many tree levels give one result per `group` lanes.
 template <typename F>
-void per_repeat(const char* api, const Opd& dst, const Opd& src, const Form& f, uint32_t align, uint32_t out_unit,
-                uint32_t out_bytes, F&& body) {
+void per_repeat(const char* api, Red red, const Opd& dst, const Opd& src, const Form& f, uint32_t align,
+                uint32_t out_unit, uint32_t out_bytes, uint32_t quick, F&& body) {
     Core& c = core();
     check_stride(api, dst, src);
     Lanes l = resolve_form(c, api, f, dt_size(src.dt));
@@ -170,9 +209,29 @@ void per_repeat(const char* api, const Opd& dst, const Opd& src, const Form& f, 
     for (int64_t r = 0; r < l.reps; ++r) {
         c.check_write(PV, to + static_cast<uint32_t>(static_cast<uint64_t>(r) * pitch), out_bytes, api);
     }
+    bool fast = quick > 0 && is_float(src.dt) && !any_taint(c, s, l);
+    uint32_t group = 1u << quick, es = s.esize;
     for (int64_t r = 0; r < l.reps; ++r) {
         uint32_t at = to + static_cast<uint32_t>(static_cast<uint64_t>(r) * pitch);
-        body(c, lanes_of(c, src.dt, s, l, r), at);
+        if (fast) {
+            float v[128];
+            floats_of(c, src.dt, red, s, l, r, v);
+            fold(src.dt, red, v, l.lanes, quick);
+            const uint64_t* m = l.of(r);
+            for (uint32_t g = 0; g < l.lanes / group; ++g) {
+                bool any = false;
+                for (uint32_t i = g * group; i < (g + 1) * group && !any; ++i) {
+                    any = m[i >> 6] >> (i & 63) & 1;
+                }
+                if (any || chip().arch == 3510) {  // a group without active lanes: 2201 and 2002 leave dst
+                    float x = any ? v[g] : identity(src.dt, red).f;
+                    store_floats(src.dt, &x, c.ub + at + g * es, 1);
+                    c.set_taint(at + g * es, es, false);
+                }
+            }
+        } else {
+            body(c, lanes_of(c, src.dt, s, l, r), at);
+        }
         c.stamp_write(PV, at, out_bytes);
     }
     stamp_operand(c, s, l, false);
@@ -189,7 +248,8 @@ void reduce_repeat(const char* api, Red red, const Opd& dst, const Opd& src, int
     }
     bool pair = red != Red::Sum && order < 2, only_index = red != Red::Sum && order == 3;
     uint32_t unit = pair ? 2 * es : only_index ? 4 : es;
-    per_repeat(api, dst, src, f, unit, unit, unit, [&](Core& c, Repeat1 lanes, uint32_t at) {
+    uint32_t quick = pair || only_index ? 0 : log2_of(256 / es);
+    per_repeat(api, red, dst, src, f, unit, unit, unit, quick, [&](Core& c, Repeat1 lanes, uint32_t at) {
         bool any;
         Value v = tree(dt, red, std::move(lanes.v), std::move(lanes.on), any);
         if (only_index) {
@@ -212,7 +272,7 @@ void reduce_repeat(const char* api, Red red, const Opd& dst, const Opd& src, int
 void reduce_block(const char* api, Red red, const Opd& dst, const Opd& src, const Form& f) {
     DT dt = src.dt;
     uint32_t es = dt_size(dt), per = 32 / es;
-    per_repeat(api, dst, src, f, 8 * es, 8 * es, 8 * es, [&](Core& c, const Repeat1& lanes, uint32_t at) {
+    per_repeat(api, red, dst, src, f, 8 * es, 8 * es, 8 * es, log2_of(per), [&](Core& c, const Repeat1& lanes, uint32_t at) {
         for (uint32_t b = 0; b < 8; ++b) {
             bool any;
             auto first = static_cast<std::ptrdiff_t>(b * per), last = static_cast<std::ptrdiff_t>((b + 1) * per);
@@ -230,7 +290,7 @@ void reduce_block(const char* api, Red red, const Opd& dst, const Opd& src, cons
 void reduce_pair(const char* api, const Opd& dst, const Opd& src, const Form& f) {
     DT dt = src.dt;
     uint32_t es = dt_size(dt);
-    per_repeat(api, dst, src, f, 32, 128, 128, [&](Core& c, const Repeat1& lanes, uint32_t at) {
+    per_repeat(api, Red::Sum, dst, src, f, 32, 128, 128, 1, [&](Core& c, const Repeat1& lanes, uint32_t at) {
         for (uint32_t p = 0; p < 128 / es; ++p) {
             bool any;
             Value v = tree(dt, Red::Sum, {lanes.v[2 * p], lanes.v[2 * p + 1]}, {lanes.on[2 * p], lanes.on[2 * p + 1]}, any);
@@ -291,7 +351,15 @@ void reduce_all(const char* api, Red red, const Loc& dst, const Opd& src, const 
         c.check_write(PV, work, need * es, api);
     }
     std::vector<Value> partial;
+    bool fast = is_float(dt) && !index && !any_taint(c, s, l);
     for (int64_t r = 0; r < l.reps; ++r) {
+        if (fast) {
+            float lanes[128];
+            floats_of(c, dt, red, s, l, r, lanes);
+            fold(dt, red, lanes, l.lanes, log2_of(l.lanes));
+            partial.push_back({lanes[0], 0, false, 0});
+            continue;
+        }
         Repeat1 lanes = lanes_of(c, dt, s, l, r);
         bool any;
         Value v = tree(dt, red, std::move(lanes.v), std::move(lanes.on), any);
