@@ -129,7 +129,7 @@ def is_current(folder: Path, chip: Chip) -> bool:
         op = load(folder)
         if op.op_type != folder.name or op.generator_digest != generator_digest():
             return False
-        if [s.soc for s in op.schedule] != [chip.soc] or not (folder / TEXT).is_file():
+        if [s.soc for s in op.schedule] != [chip.soc] or (folder / TEXT).read_bytes() != to_textproto(op).encode():
             return False
         _check_mode(folder)
         check_files(op, folder, [a.name for a in op.artefact])
