@@ -59,7 +59,7 @@ __aicore__ inline void case_{i}(GM_ADDR x, GM_ADDR y, GM_ADDR z, int64_t size) {
     DataCopyPad(a, gx, p, pad); DataCopyPad(b, gy, p, pad);
     qa.EnQue(a); qb.EnQue(b); a = qa.DeQue<{ti}>(); b = qb.DeQue<{ti}>();
     LocalTensor<{to}> c = qc.AllocTensor<{to}>(); LocalTensor<uint8_t> t = bt.Get<uint8_t>();
-    {case.code}
+    {{ {case.code} }}
     qa.FreeTensor(a); qb.FreeTensor(b); qc.EnQue(c); c = qc.DeQue<{to}>();
     DataCopyExtParams q{{1, static_cast<uint32_t>(({case.out_count}) * sizeof({to})), 0, 0, 0}};
     DataCopyPad(gz, c, q);
