@@ -1,0 +1,142 @@
+"""Runs of the small models through TorchAir on the host: fused, unfused and eager, with reports and twin profiles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torchair_autofuse
+from benchmarks.models import MODELS, ROWS, Model
+from benchmarks.section import Settings, Unavailable
+from torchair_autofuse.report import FusionReport
+
+FLAGS = "--enable_autofuse=true;--autofuse_enable_pass=all"
+OTHER_ROWS = 37  # a second size for graphs with symbols, far from any tile
+_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """One model in one dtype, static or dynamic. Outputs are lists of tensors.
+
+    ``exact``: the model itself on the inputs in f64; ``profiles``: op type -> TwinProfile of its last launch; seconds
+    are the least of a few warm calls.
+    """
+
+    model: Model
+    dtype: Any
+    dynamic: bool
+    fused: list[Any]
+    unfused: list[Any]
+    eager: list[Any]
+    exact: list[Any]
+    report: FusionReport
+    profiles: dict[str, Any]
+    seconds: float
+    unfused_seconds: float
+    eager_seconds: float
+
+    @property
+    def label(self) -> str:
+        return f"{self.model.name} {str(self.dtype).removeprefix('torch.')}{' dynamic' if self.dynamic else ''}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended in an error: what was run, and the first line of the error."""
+
+    label: str
+    text: str
+
+
+def runs(settings: Settings) -> Iterator[HostRun | Failure]:
+    """Every model in its dtypes, then those with symbolic sizes in f32. Raises Unavailable where none can run."""
+    _require()
+    for model in MODELS:
+        if settings.wants(model.name):
+            for dtype in model.dtypes:
+                yield _run_or_failure(model, dtype, False)
+            if model.dynamic:
+                yield _run_or_failure(model, model.dtypes[0], True)
+
+
+@cache
+def _run_or_failure(model: Model, dtype: Any, dynamic: bool) -> HostRun | Failure:
+    try:
+        return run(model, dtype, dynamic)
+    except Exception as error:  # one model must not take the others with it
+        label = f"{model.name} {str(dtype).removeprefix('torch.')}{' dynamic' if dynamic else ''}"
+        return Failure(label, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def run(model: Model, dtype: Any, dynamic: bool) -> HostRun:
+    """Compiles and runs one model; a dynamic one is compiled for one number of rows and measured at another."""
+    from torchair_autofuse.host import kernels
+
+    inputs = model.make(dtype, OTHER_ROWS if dynamic else ROWS)
+    warm_up = model.make(dtype, ROWS)
+    torchair_autofuse.clear_reports()
+    kernels.clear()
+    torchair_autofuse.enable(FLAGS)
+    try:
+        fused, seconds = _compiled(model, warm_up, inputs, dynamic)
+        (report,) = torchair_autofuse.reports()
+        profiles = dict(kernels.profiles())
+        torchair_autofuse.disable()
+        unfused, unfused_seconds = _compiled(model, warm_up, inputs, dynamic)
+    finally:
+        torchair_autofuse.disable()
+    eager = _list(model.function(*inputs))
+    doubles = tuple(t.double() if t.is_floating_point() else t for t in inputs)
+    exact = _list(model.function(*doubles))
+    eager_seconds = _least(lambda: model.function(*inputs))
+    return HostRun(
+        model, dtype, dynamic, fused, unfused, eager, exact, report, profiles, seconds, unfused_seconds, eager_seconds
+    )  # fmt: skip
+
+
+def _compiled(model: Model, warm_up: Sequence[Any], inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], float]:
+    import torch
+    import torchair
+
+    torch._dynamo.reset()
+    backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
+    compiled = torch.compile(model.function, backend=backend, dynamic=dynamic, fullgraph=True)
+    compiled(*warm_up)
+    outputs = _list(compiled(*inputs))
+    return outputs, _least(lambda: compiled(*inputs))
+
+
+def _least(call: Any) -> float:
+    least = float("inf")
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        call()
+        least = min(least, time.perf_counter() - start)
+    return least
+
+
+def _list(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+
+
+def _require() -> None:
+    from torchair_autofuse.host import loader
+
+    if loader.cann_present():
+        raise Unavailable("CANN is present: these measures are of the host; TORCHAIR_AUTOFUSE_HOST=1 asks for it")
+    try:
+        import torch  # noqa: F401
+        import torchair  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(f"TorchAir cannot be imported ({error}): pip install 'torchair_autofuse[host]'") from error
+    from torchair_autofuse.twin.errors import NoCompiler
+    from torchair_autofuse.twin.toolchain import find_compiler
+
+    try:
+        find_compiler()
+    except NoCompiler as error:
+        raise Unavailable(str(error)) from error
