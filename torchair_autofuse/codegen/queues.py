@@ -68,7 +68,11 @@ class Queues:
         return lines
 
     def init(self) -> list[str]:
-        return [f"pipe_->InitBuffer({self.queue(g)}, {g.num}, {self.size(g)});" for g in self._s.plan.queues]
+        num = "t_.buffers" if "buffers" in self._s.fields else "2"
+        return [
+            f"pipe_->InitBuffer({self.queue(g)}, {num if g.num == 2 else 1}, {self.size(g)});"
+            for g in self._s.plan.queues
+        ]
 
     # ---- queue operations ---------------------------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ class Queues:
         if buf.layout == Layout.FULL and self._s.rows is not None:
             return f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
         params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
-        return f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{false, 0, 0, 0}});"
+        return f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
 
     def store(self, b: int, tensor: str) -> list[str]:
         """Copies one output buffer, held by ``tensor``, to GM; what several tiles or cores compute is stored once."""
