@@ -122,20 +122,20 @@ def test_a_wrong_value_is_found(folder, tmp_path, capsys):
 
 def test_a_value_that_is_not_stored_is_found(folder, tmp_path, capsys):
     copy = mailed(folder, tmp_path, replaced("StoreRows(yGm_", "if (GetBlockIdx() > 0) StoreRows(yGm_"))
-    assert opdef_run.main(copy) == opdef_run.WRONG
+    assert opdef_run.main(copy, []) == opdef_run.WRONG
     assert "bytes were never written" in capsys.readouterr().out
 
 
 def test_a_broken_rule_is_named(folder, tmp_path, capsys):
     copy = mailed(folder, tmp_path, lambda text: text.replace("PipeBarrier<PIPE_V>();", ""))
-    assert opdef_run.main(copy) == opdef_run.RULE
+    assert opdef_run.main(copy, []) == opdef_run.RULE
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("rule: ") and len(lines[-1].split()) == 2
 
 
 def test_a_kernel_that_does_not_build(folder, tmp_path, capsys):
     copy = mailed(folder, tmp_path, replaced("Process()\n", "Process(int)\n"))
-    assert opdef_run.main(copy) == opdef_run.BUILD
+    assert opdef_run.main(copy, []) == opdef_run.BUILD
     assert "AF405" in capsys.readouterr().err
 
 
@@ -165,7 +165,10 @@ def test_host_kernel_takes_views_and_empty_tensors(folder, made, cache):
 
 INPUTS = [
     ([torch.zeros(2, 3)], "1 inputs given, 2 expected"),
-    ([torch.zeros(2, 3), torch.zeros(3, dtype=torch.float16)], r"input h is torch.float16 on cpu, expected torch.float32"),
+    (
+        [torch.zeros(2, 3), torch.zeros(3, dtype=torch.float16)],
+        "input h is torch.float16 on cpu",
+    ),
     ([torch.zeros(2, 3), torch.zeros(4)], "dim 0 of input h is 4, expected s1 = 3"),
     ([torch.zeros(6), torch.zeros(3)], "input x has shape"),
 ]
