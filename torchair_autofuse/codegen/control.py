@@ -9,7 +9,7 @@ from torchair_autofuse.schedule.pointwise import Schedule
 
 TILE_ARGS = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
 FLAT_ARGS = "int64_t col, uint32_t cols"
-_CALLS = {"CopyIn": "r, col, rows, cols, pitch", "Compute": "rows, pitch", "CopyOut": "r, col, rows, cols, pitch"}
+_CALLS = {"CopyIn": "r, col, rows, cols, pitch", "Compute": "rows, cols, pitch", "CopyOut": "r, col, rows, cols, pitch"}
 _FLAT_CALLS = {"CopyIn": "col, cols", "Compute": "cols", "CopyOut": "col, cols"}
 
 

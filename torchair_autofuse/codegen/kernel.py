@@ -54,7 +54,8 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "tile_text": writer.tile_text(),
         "ub_text": writer.ub_text(),
         "helpers": writer.helpers(),
-        "tile_apis": writer.tile_apis(),
+        "tile_apis": writer.apis("tile"),
+        "fold_apis": writer.apis("reduce"),
         "init": writer.init(),
         "process": writer.process(),
         "functions": writer.functions(),
@@ -110,11 +111,13 @@ class _Writer:
             "binary_op": "tile" in forms,
             "tile_binary": "tile" in forms,
             "tile_expand": "expand" in forms,
+            "reduce_rows": "reduce" in forms,
         }
         return [name for name, needed in wanted.items() if needed]
 
-    def tile_apis(self) -> list[str]:
-        return sorted({i.api for i in (*self.p.panel, *self.p.tile) if i.form == "tile"})
+    def apis(self, form: str) -> list[str]:
+        """Ascend C names that instructions of a form are parametrised with."""
+        return sorted({i.api for i in (*self.p.panel, *self.p.tile) if i.form == form})
 
     # ---- members ----------------------------------------------------------------------------------------------
 
@@ -168,7 +171,7 @@ class _Writer:
         if q.in_tile:
             found.append(_Function("CopyIn", args, q.copy_in(q.in_tile)))
         if self.p.tile or q.out_tile:
-            compute_args = "uint32_t cols" if self.flat else "uint32_t rows, uint32_t pitch"
+            compute_args = "uint32_t cols" if self.flat else "uint32_t rows, uint32_t cols, uint32_t pitch"
             found.append(_Function("Compute", compute_args, self._compute()))
         if q.out_tile:
             found.append(_Function("CopyOut", args, q.copy_out(q.out_tile)))
@@ -205,7 +208,7 @@ class _Writer:
 
     def _slot_tensors(self, instrs: Sequence[Instr]) -> list[str]:
         place = self.s.plan.place
-        touched = {place[b] for i in instrs for b in (i.dst, *i.srcs)}
+        touched = {place[b] for i in instrs for b in (i.dst, i.work, *i.srcs) if b >= 0}
         lines = []
         for slot in self.slots:
             if slot.id in touched:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.schedule.pointwise import Schedule, symbolic_sizes
+from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Transfer
+from torchair_autofuse.schedule.sizes import size_text
 
 COUNT = {Layout.FULL: "full", Layout.ROW: "row", Layout.COL: "col", Layout.ONE: "kLanes"}
 CAPACITY = {
@@ -55,7 +56,7 @@ class Names:
 
     def size(self, e: Expr) -> str:
         """A size of the nest: a number, or the tiling field that holds it."""
-        return str(e) if isinstance(e, int) else f"t_.{symbolic_sizes(self.schedule.nest)[e]}"
+        return size_text(self.schedule.nest, e)
 
     def offset(self, transfer: Transfer) -> str:
         """GM offset in elements of the current tile, from outer indices o0.., ``r`` (row in its panel) and ``col``."""
@@ -75,7 +76,7 @@ class Names:
         """Distance in elements between the rows of a FULL transfer in GM."""
         assert self.schedule.rows is not None
         strides = dict(transfer.strides)
-        return self.size(strides[self.schedule.rows.name])
+        return self.size(strides.get(self.schedule.rows.name, 0))
 
     def count(self, buf: Buf, instr: Instr) -> str:
         """Element count of a count-form instruction, in the type it works on."""

@@ -19,7 +19,7 @@ def instructions(names: Names, instrs: Iterable[Instr], *, barrier_first: bool) 
     scratch = -1  # the temporary buffer counts as a place of its own
     for instr in instrs:
         sources = {plan.place[s] for s in instr.srcs}
-        targets = {plan.place[instr.dst]} | ({scratch} if instr.scratch else set())
+        targets = {plan.place[b] for b in (instr.dst, instr.work) if b >= 0} | ({scratch} if instr.scratch else set())
         if sources & written or targets & (written | read):
             lines.append(_BARRIER)
             written, read = set(), set()
@@ -45,6 +45,8 @@ def call(names: Names, instr: Instr) -> str:
         if instr.form == "expand":
             return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
         return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
+    if instr.form == "reduce":
+        return _reduce(names, instr)
     operands = [names.tensor(instr.dst, "" if dst.cpp == "bits" and instr.view != "uint16_t" else instr.view)]
     for s in instr.srcs:
         is_mask = instr.api == "Select" and bufs[s].cpp == "bits"
@@ -53,6 +55,15 @@ def call(names: Names, instr: Instr) -> str:
     if instr.scratch:
         return f"{instr.api}({', '.join([*operands, *instr.scalars, 'scratch', count])})"
     return f"{instr.api}({', '.join([*operands, *instr.scalars, count])})"
+
+
+def _reduce(names: Names, instr: Instr) -> str:
+    plan = names.schedule.plan
+    source = names.schedule.program.bufs[instr.srcs[0]]
+    in_place = "true" if plan.place[instr.work] == plan.place[source.id] else "false"
+    rows = "rows" if source.layout == Layout.FULL else "1"
+    tensors = ", ".join(names.tensor(b) for b in (instr.dst, source.id, instr.work))
+    return f"ReduceRows<{instr.api}Fold, {in_place}>({tensors}, {rows}, cols, pitch)"
 
 
 def _vary(source: Buf, dst: Buf) -> str:

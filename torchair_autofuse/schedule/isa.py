@@ -24,6 +24,8 @@ HIGH_LEVEL = {
 }  # fmt: skip
 # the calls for these are documented for a part of the op's domain only
 NARROW_DOMAIN = frozenset({"tan", "asin", "acos", "asinh", "acosh", "atanh"})
+# combiner -> (two-source instruction that folds, instruction that reduces the 64 lanes of a repeat)
+REDUCE = {"sum": ("Add", "WholeReduceSum"), "max": ("Max", "WholeReduceMax"), "min": ("Min", "WholeReduceMin")}
 COMPARE = {"lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE"}
 SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
@@ -85,6 +87,13 @@ def supports_op(op: str, dtype: DType) -> Reason | None:
     if op in NARROW_DOMAIN and dtype == F32:
         return Reason("AF202", f"the Ascend C call for {op} covers only a part of the op's domain")
     return Reason("AF202", f"no vector instructions for {op} on {dtype}")
+
+
+def supports_reduce(combiner: str, dtype: DType) -> Reason | None:
+    """Why a reduction of values of ``dtype`` has no instructions, or None if it has."""
+    if dtype == F32 and combiner in (*REDUCE, "welford", "maxsumexp"):
+        return None
+    return Reason("AF202", f"no vector instructions for a {combiner} reduction of {dtype}")
 
 
 def supports_cast(source: DType, target: DType) -> Reason | None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from math import gcd
 
 from torchair_autofuse.loop import expr
-from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
 from torchair_autofuse.loop.rewrite import canonical
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.program import Layout, Program
+from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.select import Selector
+from torchair_autofuse.schedule.sizes import symbolic_sizes
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, plan
 from torchair_autofuse.soc.chip import Chip
@@ -56,17 +57,26 @@ class Schedule:
 
 
 def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
-    """The pointwise schedule of a single-nest kernel without reductions, or why there is none.
+    """The schedule of a single-nest kernel, or why there is none.
 
-    Refuses with AF210 for what the template does not cover and AF212 when even the smallest tile does not fit in UB.
+    Without reductions: the pointwise template. Reductions over the innermost axis: the row-resident template, rows in
+    UB as a whole. Refuses with AF210 for what the templates do not cover and AF212 when even the smallest tile does
+    not fit in UB.
     """
-    if len(kernel.nests) != 1 or any(isinstance(v, Reduce) for v in kernel.nests[0].values):
-        return Reason("AF210", "the pointwise template takes one nest without reductions")
+    if len(kernel.nests) != 1:
+        return Reason("AF210", "kernels of several nests have no schedule yet")
     nest = canonical(kernel).nests[0]
+    reduced = {a for v in nest.values if isinstance(v, Reduce) for a in v.axes}
     axes = nest.axes
     cols = axes[-1] if axes else None
     rows = axes[-2] if len(axes) > 1 else None
     outer = axes[:-2]
+    if reduced:
+        assert cols is not None
+        if reduced != {cols.name}:
+            return Reason("AF210", "only reductions over the innermost axis have a schedule yet")
+        nest = expand_combiners(nest)
+        rows = rows or Axis(ONE_ROW, 1)
     program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
     reason = _transfers_ok(program, rows, cols)
     if reason is not None:
@@ -80,9 +90,10 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     steps = (
         _flat_steps(program, ub, cols, chip)
         if rows is None or cols is None
-        else _rows_steps(program, ub, nest, outer, rows, cols, align, chip)
+        else _rows_steps(program, ub, nest, outer, rows, cols, align, chip, resident=bool(reduced))
     )
-    made = Schedule("pointwise", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps)
+    template = "row_resident" if reduced else "pointwise"
+    made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps)
     smallest = made.tiling({s.name: 1 for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
     if smallest["tile_cols"] < 1 or smallest["ub_used"] > chip.ub_plan_bytes:
         return Reason(
@@ -110,13 +121,6 @@ def _fixed(program: Program, ub: UbPlan) -> int:
     """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
     ones = ub.bytes_per_element(Layout.ONE) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
     return ones + (program.scratch * LANES + 512 if program.scratch else 0)
-
-
-def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
-    """The symbolic axis sizes and strides -> tiling fields that hold them, so that a kernel computes no shapes."""
-    strides = [s for node in (*nest.values, *nest.stores) for _, s in getattr(node, "strides", ())]
-    symbolic = dict.fromkeys(e for e in (*(a.size for a in nest.axes), *strides) if not isinstance(e, int))
-    return {e: f"size{i}" for i, e in enumerate(symbolic)}
 
 
 def _sizes(nest: Nest) -> list[Let]:
@@ -170,8 +174,12 @@ def _rows_steps(
     cols: Axis,
     align: int,
     chip: Chip,
+    *,
+    resident: bool,
 ) -> tuple[Let, ...]:
+    """Tiling of rows x columns. ``resident``: a tile holds whole rows, with single buffers where double ones do not fit."""
     full, row = _bytes(program, ub, Layout.FULL), _bytes(program, ub, Layout.ROW)
+    full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     fixed = _fixed(program, ub)
     traffic = max(
@@ -195,15 +203,24 @@ def _rows_steps(
         Let("cols_work", t.maximum(Var("total_cols"), 1)),
         Let("spare", spare),
         Let("pitch", t.roundup(Var("cols_work"), align)),
-        Let("per_row", t.add(t.mul(Var("pitch"), full), col + colb)),
-        Let("fit", t.floordiv(t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0), Var("per_row"))),
+        Let("row_room", t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0)),
+        Let("fit_double", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), col + colb))),
+        *(
+            (
+                Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full1), col + colb))),
+                Let("buffers", t.select(Var("fit_double"), 2, 1), field=True),
+                Let("fit", t.select(Var("fit_double"), Var("fit_double"), Var("fit_single"))),
+            )
+            if resident
+            else (Let("fit", Var("fit_double")),)
+        ),
         Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), _BYTES_PER_CORE)),
         Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
         Let("unit", _row_unit(program, rows, cols, outer)),
         Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),
         Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
         # columns are shared out only where every row starts on a 32-byte block
-        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, cores_per_row) if split else 1),
+        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, cores_per_row) if split and not resident else 1),
         Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), field=True),
         Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
         Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
@@ -216,7 +233,7 @@ def _rows_steps(
         Let(
             "ub_used",
             t.add(
-                t.mul(Var("cap_full"), full),
+                t.mul(Var("cap_full"), t.select(Var("fit_double"), full, full1) if resident else full),
                 t.mul(Var("cap_row"), row),
                 t.mul(Var("cap_col"), col),
                 t.mul(Var("cap_colb"), colb),

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+ONE_ROW = "one"
+"""Name of the row axis of a nest that reduces its only axis."""
+
 
 class Layout(Enum):
     """How a buffer is laid out. Capacities in elements are decided by the tiling."""
@@ -49,7 +52,8 @@ class Instr:
     """One vector instruction.
 
     ``api``: the Ascend C name. ``form``: "count" (whole buffers), "tile" (two sources of unlike layouts, repeat
-    strides), "brcb" (spread), "expand" (write a smaller layout out in full). ``view``: element type the buffers are
+    strides), "brcb" (spread), "expand" (write a smaller layout out in full), "reduce" (one value per row; ``api`` folds
+    two halves, ``work`` is the buffer it folds in, -1 if rows need none). ``view``: element type the buffers are
     reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
     buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
     """
@@ -64,6 +68,7 @@ class Instr:
     in_place: bool = True
     cost: str = "simple"
     comment: str = ""
+    work: int = -1
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 
 from torchair_autofuse.dtypes import BOOL, F32, I32, DType
-from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Store
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store
 from torchair_autofuse.schedule import isa
-from torchair_autofuse.schedule.program import Buf, Instr, Layout, Program, Transfer
+from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Program, Transfer
+from torchair_autofuse.schedule.sizes import size_text
 
 _SPREAD = {Layout.COL: Layout.COLB, Layout.ONE: Layout.ONEB}
 
@@ -26,6 +28,7 @@ class Selector:
         self._at: dict[str, int] = {}  # SSA name -> buffer of a numeric value
         self._bits: dict[str, int] = {}  # SSA name -> buffer of a bool value's bit mask
         self._consts: dict[str, Const] = {}
+        self._sizes: dict[str, Expr] = {}  # SSA name -> a count known on the host, as i32 or f32
         self._cache: dict[tuple[object, ...], int] = {}
         self._out: set[int] = set()
         self._origin = ""
@@ -42,8 +45,12 @@ class Selector:
                 self._cast(value)
             elif isinstance(value, Pointwise):
                 self._pointwise(value)
+            elif isinstance(value, Reduce):
+                self._reduce(value)
+            elif value.strides:
+                raise ValueError(f"{value.name}: an iota that varies has no instructions yet")
             else:
-                raise ValueError(f"the pointwise template has no {type(value).__name__}")
+                self._sizes[value.name] = value.offset
         for store in self._nest.stores:
             self._origin = ", ".join(store.origin)
             self._store(store)
@@ -56,6 +63,7 @@ class Selector:
     def layout(self, axes: Sequence[str]) -> Layout:
         """Layout of a value that varies over ``axes``."""
         row, col = self._rows is not None and self._rows in axes, self._cols is not None and self._cols in axes
+        row = row or self._rows == ONE_ROW  # the only row: everything belongs to it
         if self._rows is None:
             return Layout.FULL if col else Layout.ONE
         return {(True, True): Layout.FULL, (False, True): Layout.ROW, (True, False): Layout.COL}.get(
@@ -121,8 +129,8 @@ class Selector:
 
     def _in_layout(self, name: str, layout: Layout) -> int:
         """The numeric value written out in ``layout``."""
-        if name in self._consts:
-            return self._duplicate(self._consts[name], layout)
+        if name in self._consts or name in self._sizes:
+            return self._operand(name, layout)
         return self._expand(self._at[name], layout)
 
     def _expand(self, buf: int, layout: Layout) -> int:
@@ -132,6 +140,14 @@ class Selector:
             ("expand", buf, layout),
             lambda: self._emit("Copy", self._bufs[buf].cpp, layout, [self._spread(buf)], form="expand", in_place=False),
         )
+
+    def _operand(self, name: str, layout: Layout) -> int:
+        """The numeric value in its own layout, or a constant written out in ``layout``."""
+        if name in self._sizes:
+            dtype = self._nest.dtypes[name]
+            text = f"static_cast<{dtype.cpp}>({size_text(self._nest, self._sizes[name])})"
+            return self._fill(dtype.cpp, text, layout)
+        return self._at[name] if name in self._at else self._duplicate(self._consts[name], layout)
 
     def _duplicate(self, const: Const, layout: Layout) -> int:
         return self._fill(const.dtype.cpp, literal(const.value, const.dtype), layout)
@@ -143,6 +159,9 @@ class Selector:
     # ---- casts --------------------------------------------------------------------------------------------------
 
     def _cast(self, cast: Cast) -> None:
+        if cast.arg in self._sizes and cast.dtype == F32:
+            self._sizes[cast.name] = self._sizes[cast.arg]
+            return
         source = self._nest.dtypes[cast.arg]
         layout = self.layout(self._nest.domains[cast.arg])
         if cast.dtype == BOOL:
@@ -237,6 +256,19 @@ class Selector:
 
         return bit("And", [bit("Or", sources), bit("Not", [bit("And", sources)])])
 
+    # ---- reductions ---------------------------------------------------------------------------------------------
+
+    def _reduce(self, reduce: Reduce) -> None:
+        """One value per row: rows fold to 64 lanes, halves onto halves, and one instruction reduces these."""
+        if reduce.axes != (self._cols,):
+            raise ValueError(f"{reduce.names[0]}: reduced over {', '.join(reduce.axes)}, not over the columns")
+        fold, _ = isa.REDUCE[reduce.combiner]
+        x = self._in_layout(reduce.args[0], self.layout(self._nest.domains[reduce.args[0]]))
+        source = self._bufs[x].layout
+        target = {Layout.FULL: Layout.COL, Layout.ROW: Layout.ONE}[source]
+        work = self._new("float", source)
+        self._at[reduce.names[0]] = self._emit(fold, "float", target, [x], form="reduce", work=work)
+
     # ---- arithmetic ---------------------------------------------------------------------------------------------
 
     def _pointwise(self, value: Pointwise) -> None:
@@ -267,13 +299,13 @@ class Selector:
         a, b = args
         const_a, const_b = self._consts.get(a), self._consts.get(b)
         if const_b is not None and const_a is None:
-            return self._with_scalar(op, self._at[a], const_b, dtype, layout)
+            return self._with_scalar(op, self._operand(a, layout), const_b, dtype, layout)
         if const_a is not None and const_b is None and op != "div":
             if op == "sub":  # c - x = -x + c
-                negated = self._scalar("Muls", self._at[b], literal(-1, dtype), dtype, layout)
+                negated = self._scalar("Muls", self._operand(b, layout), literal(-1, dtype), dtype, layout)
                 return self._scalar("Adds", negated, literal(const_a.value, dtype), dtype, layout)
-            return self._with_scalar(op, self._at[b], const_a, dtype, layout)
-        x, y = (self._at[n] if n in self._at else self._duplicate(self._consts[n], layout) for n in args)
+            return self._with_scalar(op, self._operand(b, layout), const_a, dtype, layout)
+        x, y = (self._operand(n, layout) for n in args)
         cost = "divide" if op == "div" else "simple"
         if self._bufs[x].layout == self._bufs[y].layout == layout:
             return self._emit(isa.BINARY[op], dtype.cpp, layout, [x, y], cost=cost)

@@ -38,9 +38,12 @@ class UbPlan:
     place: tuple[int, ...]
     queues: tuple[QueueGroup, ...]
 
-    def bytes_per_element(self, layout: Layout, scratch: int = 0) -> int:
-        """Bytes that one element (row, column) of ``layout`` costs over all places, queues counted ``num`` times."""
-        copies = {b: g.num for g in self.queues for b in g.bufs}
+    def bytes_per_element(self, layout: Layout, scratch: int = 0, *, single: bool = False) -> int:
+        """Bytes that one element (row, column) of ``layout`` costs over all places.
+
+        Queues count ``num`` times, or once with ``single``.
+        """
+        copies = {b: 1 if single else g.num for g in self.queues for b in g.bufs}
         total = sum(s.itemsize * copies.get(s.queue, 1) for s in self.slots if s.layout == layout)
         return total + scratch
 
@@ -95,15 +98,14 @@ def _place_phase(
         if queue in spans:
             first, last = spans[queue]
             lane.spans.append((-1, last, queue) if bufs[queue].kind == "in" else (first, _FOREVER, queue))
-    writer = {i.dst: (k, i) for k, i in enumerate(instrs)}
-    for buf in (bufs[i.dst] for i in instrs):
-        if buf.kind != "tmp":
-            continue
-        first, last = spans[buf.id]
-        instr = writer[buf.id][1]
-        chosen = _choose(buf, first, last, instr, instrs, lanes, place, panel)
-        chosen.spans.append((first, last, buf.id))
-        place[buf.id] = chosen.slot.id
+    for instr in instrs:
+        for buf in (bufs[b] for b in (instr.work, instr.dst) if b >= 0):
+            if buf.kind != "tmp":
+                continue
+            first, last = spans[buf.id]
+            chosen = _choose(buf, first, last, instr, instrs, lanes, place, panel)
+            chosen.spans.append((first, last, buf.id))
+            place[buf.id] = chosen.slot.id
 
 
 def _spans(panel: bool, instrs: tuple[Instr, ...], program: Program) -> dict[int, tuple[int, int]]:
@@ -113,6 +115,8 @@ def _spans(panel: bool, instrs: tuple[Instr, ...], program: Program) -> dict[int
     for k, instr in enumerate(instrs):
         first[instr.dst] = k
         last.setdefault(instr.dst, k)
+        if instr.work >= 0:
+            first[instr.work] = last[instr.work] = k
         for s in instr.srcs:
             last[s] = k
     read_by_tile = {s for i in program.tile for s in i.srcs} if panel else set()
@@ -163,4 +167,4 @@ def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr
     if early[1] > late[0] or late[0] < 0:
         return False
     instr = instrs[late[0]]
-    return instr.in_place and early[2] in instr.srcs and instr.dst == late[2]
+    return instr.in_place and early[2] in instr.srcs and late[2] in (instr.dst, instr.work)

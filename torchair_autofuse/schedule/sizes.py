@@ -1,0 +1,22 @@
+"""Symbolic sizes of a nest as tiling fields, so that a kernel computes no shapes."""
+
+from __future__ import annotations
+
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Iota, Nest
+
+
+def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
+    """The symbolic axis sizes, strides and counts of the nest -> names of the tiling fields that hold them."""
+    found: dict[Expr, None] = dict.fromkeys(a.size for a in nest.axes)
+    for node in (*nest.values, *nest.stores):
+        found.update(dict.fromkeys(s for _, s in getattr(node, "strides", ())))
+        if isinstance(node, Iota):
+            found[node.offset] = None
+    symbolic = (e for e in found if not isinstance(e, int))
+    return {e: f"size{i}" for i, e in enumerate(symbolic)}
+
+
+def size_text(nest: Nest, e: Expr) -> str:
+    """C++ text of a size in the kernel: a number, or the tiling field that holds it."""
+    return str(e) if isinstance(e, int) else f"t_.{symbolic_sizes(nest)[e]}"
