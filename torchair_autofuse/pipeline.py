@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from torchair_autofuse.codegen.kernel import KernelText, generate
-from torchair_autofuse.ge.catalogue import gm_bytes, kernels, tensor_bytes
+from torchair_autofuse.ge.catalogue import gm_bytes, has_side_effect, is_pure, kernels, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.ge.infer import infer
 from torchair_autofuse.ge.reader import parse, read
@@ -21,17 +21,22 @@ from torchair_autofuse.ge.simplify import simplify
 from torchair_autofuse.ge.writer import FusedNode, write
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Load
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.build import Lowered, build
 from torchair_autofuse.lower.domain import Domain, connected_order
+from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import predicted_us
 from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import FusedOp, FusionReport
 from torchair_autofuse.schedule.pointwise import Schedule, schedule
 from torchair_autofuse.soc.chip import Chip, chip
+
+_ROOTS = ("Data", "RefData", "NetOutput")
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class GeneratedOp:
 
 @dataclass(frozen=True)
 class FusionResult:
-    """``model_def``: the rewritten ModelDef; ``ops``: the FusedOpDef messages; ``generated``: the ops as Python data."""
+    """``model_def``: the rewritten ModelDef; ``ops``: FusedOpDef messages; ``generated``: the ops as Python data."""
 
     model_def: Any
     report: FusionReport
@@ -89,48 +94,102 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
         original = infer(read(model), context.data_shapes, context.data_values, context.minimum)
     with clock("simplify"):
         graph = simplify(original, tuple(context.ref_outputs.values()))
-    builds: dict[tuple[str, ...], GeneratedOp | Reason] = {}
+    builds: dict[tuple[Group, frozenset[str]], GeneratedOp | Reason] = {}
 
-    def make(nodes: Sequence[Node]) -> GeneratedOp | Reason:
-        key = tuple(n.name for n in nodes)
+    def make(group: Group, elsewhere: frozenset[str] = frozenset()) -> GeneratedOp | Reason:
+        key = (group, elsewhere)
         if key not in builds:
-            builds[key] = generate_op(graph, nodes, target, options)
+            builds[key] = generate_op(graph, group, target, options, elsewhere)
         return builds[key]
 
-    def fits(nodes: Sequence[Node]) -> Reason | None:
-        made = make(nodes)
+    def fits(group: Group) -> Reason | None:
+        made = make(group)
         return made if isinstance(made, Reason) else None
 
     with clock("plan"):
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
         planned = plan(graph, rules, options, context.hints, fits)
     with clock("generate"):
-        generated = [made for made in (make(g) for g in planned.groups) if isinstance(made, GeneratedOp)]
-        generated = generated[: options.max_fusions]
+        generated = _generate(graph, planned.groups, make)
     with clock("write"):
+        left = _without_leftovers(graph, generated)
         replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
-        rewritten = write(model, graph, replacements) if replacements and not options.run_unfused else model
-    report = _report(original, graph, generated, planned.refusals, context.hints, options, target, clock.seconds)
+        rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
+    report = _report(original, left, generated, planned.refusals, context.hints, options, target, clock.seconds)
     return FusionResult(rewritten, report, (), tuple(generated))
 
 
-def generate_op(graph: Graph, nodes: Sequence[Node], target: Chip, options: Options) -> GeneratedOp | Reason:
-    """The fused op of a group of nodes (topological order), or why there is none."""
-    domain = Domain(graph)
-    for node in connected_order(graph, nodes):
-        reason = domain.try_add(node)
-        if reason is not None:
-            return reason
-    lowered = build(graph, domain, strict=options.precision == "strict")
+def generate_op(
+    graph: Graph, group: Group, target: Chip, options: Options, elsewhere: frozenset[str] = frozenset()
+) -> GeneratedOp | Reason:
+    """The fused op of a group, or why there is none. ``elsewhere``: nodes of other fused ops (lower.outputs)."""
+    lowered = lower_group(graph, group, options, elsewhere)
     if isinstance(lowered, Reason):
         return lowered
-    if options.strict:
-        verify(lowered.kernel)
     scheduled = schedule(lowered.kernel, target)
     if isinstance(scheduled, Reason):
         return scheduled
     lines = [f"{n.type} ({n.name})" for n in lowered.nodes]
     return GeneratedOp(lowered, scheduled, generate(scheduled, lowered.op_type, lines))
+
+
+def lower_group(
+    graph: Graph, group: Group, options: Options, elsewhere: frozenset[str] = frozenset()
+) -> Lowered | Reason:
+    """The loop-level kernel of a group, or why there is none; verified where ``options.strict``."""
+    domain = Domain(graph)
+    for node in connected_order(graph, group.nodes):
+        reason = domain.try_add(node)
+        if reason is not None:
+            return reason
+    lowered = build(graph, domain, strict=options.precision == "strict", copies=group.copies, elsewhere=elsewhere)
+    if options.strict and isinstance(lowered, Lowered):
+        verify(lowered.kernel)
+    return lowered
+
+
+def _generate(graph: Graph, groups: Sequence[Group], make: Callable[..., GeneratedOp | Reason]) -> list[GeneratedOp]:
+    """The ops of all groups. One that makes a uniform tensor does not store it for others that make it themselves."""
+    everything = frozenset(n.name for g in groups for n in g.nodes)
+    makes_uniform = [any(uniform_value(graph, ref) is not None for n in g.nodes for ref in n.outputs) for g in groups]
+    generated = []
+    for group, uniform in zip(groups, makes_uniform):
+        made = make(group, everything - {n.name for n in group.nodes}) if uniform else make(group)
+        if isinstance(made, GeneratedOp):
+            generated.append(made)
+    return generated
+
+
+def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp]) -> Graph:
+    """``graph`` without nodes that nothing reads once the ops are fused: what they compute again themselves."""
+    owner = {n.name: made for made in generated for n in made.lowered.nodes}
+    live: set[str] = set()
+    stack = [n.name for n in graph.nodes if n.type in _ROOTS or n.name in graph.controlled or has_side_effect(n.type)]
+    while stack:
+        name = stack.pop()
+        if name in live:
+            continue
+        live.add(name)
+        node = graph.by_name[name]
+        inputs = owner[name].lowered.inputs if name in owner else node.inputs
+        stack += [ref.node for ref in inputs if ref is not None]
+        stack += node.controls
+        if name in owner:
+            stack += [n.name for n in owner[name].lowered.nodes if n.name not in live]
+    live -= {name for made in generated for name in _unstored(graph, made.lowered)}
+    kept = tuple(n for n in graph.nodes if n.name in live or not is_pure(n.type))
+    return graph if len(kept) == len(graph.nodes) else replace(graph, nodes=kept)
+
+
+def _unstored(graph: Graph, lowered: Lowered) -> set[str]:
+    """Nodes of an op that others read but the op does not store, since the others make the value themselves."""
+    names = {n.name for n in lowered.nodes}
+    return {
+        node.name
+        for node in lowered.nodes
+        for ref in node.outputs
+        if ref not in lowered.outputs and any(c.name not in names for c, _ in graph.consumers.get(ref, ()))
+    }
 
 
 class _Clock:
@@ -158,7 +217,8 @@ def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
         output_dtypes=tuple(i.dtype for i in infos if i.dtype is not None),
         output_shapes=tuple(i.shape for i in infos if i.shape is not None),
         attrs=MappingProxyType({"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}),
-        removed=frozenset(n.name for n in lowered.nodes),
+        removed=frozenset(n.name for n in lowered.nodes) - _unstored(graph, lowered),
+        scope=lowered.nodes[0].scope,
         input_param_names=tuple(p.name for p in params.inputs),
         output_param_names=tuple(p.name for p in params.outputs),
     )
@@ -210,7 +270,9 @@ def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -
 
 def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
     lowered, scheduled = made.lowered, made.schedule
-    read_bytes = _total(tensor_bytes(r, graph, hints) for r in lowered.inputs)
+    loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
+    read_refs = [r for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
+    read_bytes = _total(tensor_bytes(r, graph, hints) for r in read_refs)
     written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
     floor = None if read_bytes is None or written is None else read_bytes + written
     sizes = kernel_hints(made, graph, hints)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from torchair_autofuse.dtypes import BOOL, F32, DType
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Cast, Const, Load, Pointwise, Strides, Value
+from torchair_autofuse.loop.ir import Cast, Const, Load, Pointwise, Reduce, Strides, Value
 from torchair_autofuse.loop.ops import POINTWISE
 from torchair_autofuse.lower.registry import Emitter, Val
 
@@ -41,11 +43,21 @@ class NestBuilder(Emitter):
             ("op", name, ordered), dtype, lambda out: Pointwise(out, name, names, dtype, origin=self.origin)
         )
         if op.exact:
-            kinds = {self._exact.get(a.name) for a in operands}
-            exact = kinds.pop() if len(kinds) == 1 else None
+            exact = self._common_exact(operands)
             if exact is not None:
                 self._exact.setdefault(made.name, exact)
         return made
+
+    def _common_exact(self, operands: tuple[Val, ...]) -> DType | None:
+        """The half type that holds every operand as it is; a constant fits where rounding it changes nothing."""
+        defs = [self._defs[a.name] for a in operands]
+        kinds = {self._exact.get(d.name) for d in defs if not isinstance(d, (Const, Reduce))}
+        dtype = kinds.pop() if len(kinds) == 1 else None
+        if dtype is None or any(isinstance(d, Reduce) for d in defs):
+            return None
+        consts = [float(d.value) for d in defs if isinstance(d, Const)]
+        with np.errstate(over="ignore"):
+            return dtype if all(repr(float(dtype.numpy.type(c))) == repr(c) for c in consts) else None
 
     def const(self, value: float | int | bool, dtype: DType = F32) -> Val:
         typed: float | int | bool

@@ -84,8 +84,13 @@ class Domain:
         """The resolved index map of a tensor that the cluster produces."""
         return tuple(self.resolve(d) for d in self.maps[ref])
 
+    def flat(self, dims: DimMap) -> Digits:
+        """An index map as one row-major sequence of digits: two tensors of equally many elements with the same one are
+        indexed alike in memory."""
+        return self.resolve([a for d in dims for a in d])
+
     def operand_map(self, node: Node, index: int) -> DimMap | Reason:
-        """The index map through which ``node``, already in the domain, reads its input ``index``."""
+        """The index map through which ``node``, already in the domain, reads its input ``index``; may split atoms."""
         ref = node.inputs[index]
         assert ref is not None
         shape = self._shape(ref)
@@ -130,7 +135,7 @@ class Domain:
                     continue
                 rule = RULES[consumer.type]
                 if i not in data_positions(consumer, rule):
-                    return Reason("AF218", f"{consumer.name} uses {ref} as a parameter, not as data")
+                    continue  # only its shape or its known value matters there
                 out_ref = consumer.outputs[0]
                 need = self._backward(rule, self._shape(ref), self._shape(out_ref), self.maps[out_ref])
                 if isinstance(need, Reason):
@@ -181,7 +186,7 @@ class Domain:
 
     def _regroup(self, known: DimMap, shape: tuple[Expr, ...], target: tuple[Expr, ...]) -> DimMap | Reason:
         """The digits of a tensor of ``shape`` dealt out to the dims of ``target`` (same elements, row-major)."""
-        queue = list(self.resolve([a for d in known for a in d]))
+        queue = list(self.flat(known))
         failed = Reason("AF205", f"reshape of {_text(shape)} to {_text(target)} has no common refinement of axes")
         groups: list[Digits] = []
         for dim in target:
@@ -239,11 +244,11 @@ class Domain:
 
     def _meet(self, x: int, y: int) -> bool:
         """Whether some tensor of the cluster varies over both atoms."""
-        return any({x, y} <= {a for d in m for a in self.resolve(d)} for m in self.maps.values())
+        return any({x, y} <= set(self.flat(m)) for m in self.maps.values())
 
     def _widen(self, dims: DimMap, ref: TensorRef) -> Reason | None:
         """Keeps the invariant that one tensor's digits cover those of every other."""
-        mine = self.resolve([a for d in dims for a in d])
+        mine = self.flat(dims)
         if len(set(mine)) != len(mine):
             return Reason("AF211", f"{ref} varies over one axis in two dims")
         widest = self.resolve(self.widest)

@@ -14,65 +14,106 @@ from torchair_autofuse.messages import Reason
 
 
 def bind_symbols(kernel: Kernel) -> Kernel | Reason:
-    """The kernel with ``symbols`` filled in and renamed s0, s1, ... in order of appearance.
+    """The kernel with ``symbols`` filled in and renamed s0, s1, ... in order of their sources.
 
     A symbol is read from an input dim that is the symbol, or an integer multiple of it. A dim that is another
-    expression (``s0*s1`` after a reshape) becomes one symbol of its own where everything can be written in it.
-    Refuses with AF217 when a symbol has no source.
+    expression (``s0*s1``, ``s0//2 + 1``) becomes one symbol of its own where everything can be written in it. The
+    result does not depend on what the symbols are called. Refuses with AF217 when a symbol has no source.
     """
+    bound = _bind(kernel)
+    if isinstance(bound, Kernel):
+        return bound
+    again = _bind(_opaque(kernel))
+    return again if isinstance(again, Kernel) else bound
+
+
+def _bind(kernel: Kernel) -> Kernel | Reason:
     free = _free(kernel)
     if not free:
         return kernel
     sources: dict[str, Symbol] = {}
-    for divisor_one in (True, False):
-        for p in kernel.inputs:
-            for k, dim in enumerate(p.dims):
-                found = _multiple_of_symbol(dim)
-                if found is not None and (found[1] == 1) == divisor_one:
-                    sources.setdefault(found[0], Symbol(found[0], p.name, k, found[1]))
+    for whole in (True, False):
+        for dim, param, k in _input_dims(kernel):
+            rest, divisor = _split_factor(dim)
+            if rest.is_Symbol and (divisor == 1) == whole:
+                sources.setdefault(rest.name, Symbol(rest.name, param, k, divisor))
     missing = free - set(sources)
     if missing:
-        swaps: list[tuple[sympy.Expr, sympy.Symbol]] = []
+        swaps: list[tuple[sympy.Expr, sympy.Expr]] = []
         # Shorter dims first: a dim that is a product of others is written in them, so that the relation is not lost.
-        for dim, param, k in sorted(_dims_with(kernel, missing), key=lambda found: (len(str(found[0])), str(found[0]))):
-            rest = expr.simplify(dim.subs(swaps))
-            if expr.free_symbols(rest) & missing:
-                name = f"n{len(swaps)}"
-                swaps.append((rest, expr.symbol(name)))
-                sources[name] = Symbol(name, param, k)
+        for dim, param, k in sorted(_input_dims(kernel), key=lambda found: _length(found[0])):
+            left = expr.simplify(dim.subs(swaps))
+            if expr.free_symbols(left) & missing:
+                rest, divisor = _split_factor(sympy.sympify(left))
+                name = _fresh(free | set(sources), len(swaps))
+                swaps.append(_solved(rest, expr.symbol(name)))
+                sources[name] = Symbol(name, param, k, divisor)
         kernel = _map(kernel, lambda e: e if isinstance(e, int) else expr.simplify(e.subs(swaps)))
-        missing = _free(kernel) - set(sources)
-        if missing:
-            return Reason("AF217", f"no input has a dim that gives {', '.join(sorted(missing))}")
+        lost = _free(kernel) & missing
+        if lost:
+            return Reason("AF217", f"no input has a dim that gives {', '.join(sorted(lost))}")
     return _rename(kernel, sources)
 
 
-def _dims_with(kernel: Kernel, symbols: set[str]) -> Iterator[tuple[sympy.Expr, str, int]]:
-    """(dim, param, position) of every input dim with one of ``symbols`` in it."""
-    for p in kernel.inputs:
-        for k, dim in enumerate(p.dims):
-            if expr.free_symbols(dim) & symbols:
-                yield sympy.sympify(dim), p.name, k
+def _opaque(kernel: Kernel) -> Kernel:
+    """The kernel with each factor of a size that is no symbol, such as ``s0//2 + 1``, as a symbol of its own.
+
+    Products of such dims have been multiplied out, so that one is not found in the other otherwise.
+    """
+    known: dict[sympy.Expr, sympy.Symbol] = {}
+    used = _free(kernel)
+
+    def change(e: Expr) -> Expr:
+        if isinstance(e, int):
+            return e
+        product: sympy.Expr = sympy.Integer(1)
+        for factor in sympy.Mul.make_args(sympy.factor(e)):
+            base, power = factor.as_base_exp()
+            if not base.is_Integer and not base.is_Symbol:
+                base = known.setdefault(base, expr.symbol(_fresh(used, len(known), "q")))
+            product *= base**power
+        return expr.simplify(product)
+
+    return _map(kernel, change)
 
 
-def _multiple_of_symbol(dim: Expr) -> tuple[str, int] | None:
-    if isinstance(dim, int):
-        return None
-    coefficient, rest = dim.as_coeff_Mul()
-    if isinstance(rest, sympy.Symbol) and coefficient.is_Integer and coefficient > 0:
-        return rest.name, int(coefficient)
-    return None
+def _input_dims(kernel: Kernel) -> list[tuple[sympy.Expr, str, int]]:
+    """(dim, param, position) of every symbolic input dim, in order."""
+    return [(d, p.name, k) for p in kernel.inputs for k, d in enumerate(p.dims) if not isinstance(d, int)]
+
+
+def _split_factor(dim: sympy.Expr) -> tuple[sympy.Expr, int]:
+    """(rest, c) with dim = c * rest for an integer c > 0."""
+    factor, rest = dim.as_coeff_Mul()
+    return (rest, int(factor)) if factor.is_Integer and factor > 0 else (dim, 1)
+
+
+def _solved(dim: sympy.Expr, symbol: sympy.Symbol) -> tuple[sympy.Expr, sympy.Expr]:
+    """(what to replace, by what) so that ``dim`` becomes ``symbol``; for ``g + 1`` that is g by ``symbol - 1``, since
+    products of such dims have been multiplied out."""
+    constant, body = dim.as_coeff_Add()
+    return (body, symbol - constant) if body.as_coeff_Mul()[0] == 1 and not body.is_Add else (dim, symbol)
+
+
+def _length(e: sympy.Expr) -> int:
+    return sum(1 for _ in sympy.preorder_traversal(e))
+
+
+def _fresh(used: set[str], number: int, prefix: str = "n") -> str:
+    name = f"{prefix}{number}"
+    while name in used:
+        name += "_"
+    return name
 
 
 def _rename(kernel: Kernel, sources: dict[str, Symbol]) -> Kernel:
-    order: dict[str, str] = {}
-    for e in _expressions(kernel):
-        for name in sorted(expr.free_symbols(e)):
-            order.setdefault(name, f"s{len(order)}")
-    swap = {expr.symbol(old): expr.symbol(new) for old, new in order.items()}
+    """Numbered by where they come from: the names they had must leave no trace in the op's hash."""
+    place = {p.name: i for i, p in enumerate(kernel.inputs)}
+    used = _free(kernel)
+    kept = sorted((s for s in sources.values() if s.name in used), key=lambda s: (place[s.param], s.dim))
+    swap = {expr.symbol(s.name): expr.symbol(f"s{i}") for i, s in enumerate(kept)}
     kernel = _map(kernel, lambda e: e if isinstance(e, int) else expr.simplify(e.xreplace(swap)))
-    symbols = tuple(replace(sources[old], name=new) for old, new in order.items())
-    return replace(kernel, symbols=symbols)
+    return replace(kernel, symbols=tuple(replace(s, name=f"s{i}") for i, s in enumerate(kept)))
 
 
 def _expressions(kernel: Kernel) -> Iterator[Expr]:

@@ -1,69 +1,78 @@
-"""The contracted graph during planning: clusters, which of them reach which, and merging with undo."""
+"""The contracted graph during planning: clusters, the edges between them in topological order, and merging.
+
+Every merge keeps the contracted graph free of cycles. Instead of all-pairs reachability it holds a topological rank per
+cluster and looks only at clusters ranked between the two (D. J. Pearce, P. H. J. Kelly, "A dynamic topological sort
+algorithm for directed acyclic graphs", 2006); for neighbours in a chain that is next to nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.lower.domain import Domain, connected_order
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan.alias import Writes
 
 _SOURCES = ("Data", "RefData", "Const", "Constant", "ConstPlaceHolder")  # nothing reaches them
 
 
-@dataclass
+@dataclass(eq=False)
 class Cluster:
-    """One group of nodes; a node that cannot be fused is a cluster of its own without a domain."""
+    """One group of nodes; a node that cannot be fused is a cluster of its own without a domain.
+
+    ``rank``: place in a topological order of the clusters. ``after``, ``before``: ids of the clusters that must run
+    later and earlier; those in ``data_after`` by data or control edges, the others because they write what this one
+    reads. ``version``: how often something was merged into it.
+    """
 
     id: int
     domain: Domain | None
     nodes: list[Node]
+    rank: int
+    after: set[int] = field(default_factory=set)
+    before: set[int] = field(default_factory=set)
+    data_after: set[int] = field(default_factory=set)
+    version: int = 0
 
 
 class Clusters:
-    """All clusters of a graph and the reachability between them, as bit sets over cluster ids."""
+    """All clusters of a graph. ``writes``: who overwrites memory that others read (plan.alias)."""
 
-    def __init__(self, graph: Graph, candidates: Iterable[str]) -> None:
+    def __init__(self, graph: Graph, candidates: Iterable[str], writes: Writes | None = None) -> None:
         self.graph = graph
         self.of: dict[str, Cluster] = {}
+        self._by_id: dict[int, Cluster] = {}
+        self._writes = writes if writes is not None else Writes()
         wanted = set(candidates)
-        nodes = [n for n in graph.nodes if n.type not in _SOURCES]
-        for i, node in enumerate(nodes):
+        for i, node in enumerate(n for n in graph.nodes if n.type not in _SOURCES):
             domain = None
             if node.name in wanted:
                 domain = Domain(graph)
                 if domain.try_add(node) is not None:
                     domain = None
-            self.of[node.name] = Cluster(i, domain, [node])
-        self._below = [0] * len(nodes)  # ids of the clusters that a cluster reaches
-        self._above = [0] * len(nodes)
-        self._members = [1 << i for i in range(len(nodes))]  # ids that have been merged into a cluster
-        before = [
-            {self.of[r.node].id for r in node.inputs if r is not None and r.node in self.of}
-            | {self.of[c].id for c in node.controls if c in self.of}
-            for node in nodes
-        ]
-        for i, ids in enumerate(before):
-            for j in ids:
-                self._above[i] |= self._above[j] | 1 << j
-        for i in reversed(range(len(nodes))):
-            for j in before[i]:
-                self._below[j] |= self._below[i] | 1 << i
+            made = self.of[node.name] = self._by_id[i] = Cluster(i, domain, [node], i)
+            for name in (*(r.node for r in node.inputs if r is not None), *node.controls):
+                if name in self.of and self.of[name] is not made:
+                    self._link(self.of[name], made)
+                    self.of[name].data_after.add(i)
+        for reader, writer in self._writes.waits:
+            self._wait(self.of[reader], self.of[writer])
 
     def __iter__(self) -> Iterator[Cluster]:
         """Each cluster once, by id."""
-        seen = {c.id: c for c in self.of.values()}
-        return iter(seen[i] for i in sorted(seen))
+        return iter(self._by_id[i] for i in sorted(self._by_id))
 
     def merge(self, a: Cluster, b: Cluster) -> Reason | None:
         """Makes one cluster of two, or says why not; on refusal nothing has changed."""
         assert a.domain is not None and b.domain is not None
         if a.nodes[0].scope != b.nodes[0].scope:
             return Reason("AF207", f"{a.nodes[0].name} and {b.nodes[0].name} have different scope labels")
-        between = (self._below[a.id] & self._above[b.id]) | (self._below[b.id] & self._above[a.id])
-        if between:
-            return Reason("AF206", f"another op lies on a path between {a.nodes[0].name} and {b.nodes[0].name}")
+        first, last = (a, b) if a.rank < b.rank else (b, a)
+        between = self._reach(first, last)
+        if isinstance(between, Reason):
+            return between
         big, small = (a, b) if len(a.nodes) >= len(b.nodes) else (b, a)
         assert big.domain is not None
         mark = big.domain.mark()
@@ -72,26 +81,108 @@ class Clusters:
             if reason is not None:
                 big.domain.rollback(mark)
                 return reason
-        big.nodes.extend(small.nodes)
-        for node in small.nodes:
-            self.of[node.name] = big
-        self._join(big.id, small.id)
+        reason = self._writes.conflict(self.graph, big.domain)
+        if reason is not None:
+            big.domain.rollback(mark)
+            return reason
+        self._reorder(first, last, big, between)
+        self._join(big, small)
         return None
 
-    def _join(self, kept: int, gone: int) -> None:
-        self._members[kept] |= self._members[gone]
-        inside = self._members[kept]
-        self._below[kept] = (self._below[kept] | self._below[gone]) & ~inside
-        self._above[kept] = (self._above[kept] | self._above[gone]) & ~inside
-        below, above = self._below[kept] | 1 << kept, self._above[kept] | 1 << kept
-        for i in _bits(self._above[kept]):
-            self._below[i] |= below
-        for i in _bits(self._below[kept]):
-            self._above[i] |= above
+    # ---- edges --------------------------------------------------------------------------------------------------
 
+    def _link(self, earlier: Cluster, later: Cluster) -> None:
+        earlier.after.add(later.id)
+        later.before.add(earlier.id)
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+    def _wait(self, reader: Cluster, writer: Cluster) -> None:
+        """Adds the edge reader -> writer where it closes no cycle: a reader that comes later anyway is GE's concern."""
+        if reader is writer or writer.id in reader.after:
+            return
+        if reader.rank > writer.rank:
+            found = self._walk(writer.after, reader)
+            if reader.id in found:
+                return
+            behind = self._back(reader, writer)
+            places = sorted(self._by_id[i].rank for i in found | behind | {reader.id, writer.id})
+            order = [*self._ranked(behind), reader, writer, *self._ranked(found)]
+            for cluster, rank in zip(order, places):
+                cluster.rank = rank
+        self._link(reader, writer)
+
+    # ---- reachability -------------------------------------------------------------------------------------------
+
+    def _reach(self, first: Cluster, last: Cluster) -> set[int] | Reason:
+        """Ids reached from ``first`` that are ranked before ``last``, or why the two cannot be one: a path between."""
+        found = self._walk(first.after - {last.id}, last)
+        if last.id not in found:
+            return found
+        starts = self._ranked(i for i in first.after & found if i != last.id)
+        node = next(c for c in starts if c.id == last.id or last.id in self._walk({c.id}, last)).nodes[0]
+        names = f"{first.nodes[0].name} and {last.nodes[0].name}"
+        if last.id not in self._walk(first.data_after - {last.id}, last, data_only=True):
+            return Reason(
+                "AF209", f"{names}: an op has to read or write in between, as one of them overwrites its memory"
+            )
+        return Reason("AF206", f"{node.name} ({node.type}) lies on a path between {names}")
+
+    def _walk(self, start: Iterable[int], last: Cluster, *, data_only: bool = False) -> set[int]:
+        """Ids reached from ``start``, itself included, without passing a rank beyond that of ``last``."""
+        found = {i for i in start if self._by_id[i].rank <= last.rank}
+        stack = list(found)
+        while stack:
+            here = self._by_id[stack.pop()]
+            if here is last:
+                continue
+            for i in here.data_after if data_only else here.after:
+                if i not in found and self._by_id[i].rank <= last.rank:
+                    found.add(i)
+                    stack.append(i)
+        return found
+
+    def _back(self, last: Cluster, first: Cluster) -> set[int]:
+        """Ids that reach ``last`` and are ranked after ``first``."""
+        found = {i for i in last.before if self._by_id[i].rank > first.rank}
+        stack = list(found)
+        while stack:
+            for i in self._by_id[stack.pop()].before:
+                if i not in found and self._by_id[i].rank > first.rank:
+                    found.add(i)
+                    stack.append(i)
+        return found
+
+    def _ranked(self, ids: Iterable[int]) -> list[Cluster]:
+        return sorted((self._by_id[i] for i in ids), key=lambda c: c.rank)
+
+    # ---- joining ------------------------------------------------------------------------------------------------
+
+    def _reorder(self, first: Cluster, last: Cluster, kept: Cluster, forward: set[int]) -> None:
+        """Ranks for the two as one: what leads to ``last`` goes before it, what follows ``first`` after it."""
+        behind = self._back(last, first)
+        places = sorted([first.rank, *(self._by_id[i].rank for i in forward | behind)])
+        order = [*self._ranked(behind), kept, *self._ranked(forward)]
+        for cluster, rank in zip(order, places):
+            cluster.rank = rank
+
+    def _join(self, big: Cluster, small: Cluster) -> None:
+        big.nodes.extend(small.nodes)
+        big.version += 1
+        for node in small.nodes:
+            self.of[node.name] = big
+        for i in small.after:
+            self._swap(self._by_id[i].before, small.id, big.id, i)
+        for i in small.before:
+            earlier = self._by_id[i]
+            self._swap(earlier.after, small.id, big.id, i)
+            self._swap(earlier.data_after, small.id, big.id, i)
+        big.after = (big.after | small.after) - {big.id, small.id}
+        big.before = (big.before | small.before) - {big.id, small.id}
+        big.data_after = (big.data_after | small.data_after) - {big.id, small.id}
+        del self._by_id[small.id]
+
+    @staticmethod
+    def _swap(ids: set[int], gone: int, kept: int, owner: int) -> None:
+        if gone in ids:
+            ids.discard(gone)
+            if owner != kept:
+                ids.add(kept)

@@ -1,4 +1,4 @@
-"""Predicted time of a kernel from the chip's public cost tables: a prediction for people and planners, never a measurement."""
+"""Predicted time of a kernel from the chip's public cost tables: for people and planners, never a measurement."""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchair_autofuse.dtypes import HALF_FLOATS, DType
+from torchair_autofuse.dtypes import HALF_FLOATS, I8, U8, DType
 from torchair_autofuse.ge.catalogue import has_side_effect, op_class
 from torchair_autofuse.ge.graph import Graph, Node
-from torchair_autofuse.loop.ir import Cast, Pointwise
+from torchair_autofuse.loop.ir import Cast, Pointwise, Reduce, Value
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.build import op_view, scalar_constant
 from torchair_autofuse.lower.builder import NestBuilder
 from torchair_autofuse.lower.domain import data_positions
 from torchair_autofuse.lower.registry import Rule, Val, compute_dtype
+from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.schedule.isa import supports_cast, supports_op
@@ -30,8 +30,10 @@ class Context:
     ref_outputs: tuple[tuple[int, int], ...] = ()
 
 
-_MOVE_PASSES = (("Concat", "concat"), ("Pack", "concat"), ("Split", "split"), ("StridedSlice", "slice"), ("Slice", "slice"),
-                ("Transpose", "transpose"), ("Gather", "gather"))  # fmt: skip
+_MOVE_PASSES = (
+    *(("Concat", "concat"), ("Pack", "concat"), ("Split", "split"), ("StridedSlice", "slice"), ("Slice", "slice")),
+    *(("Transpose", "transpose"), ("Gather", "gather")),
+)
 
 
 def pass_of(op_type: str) -> str:
@@ -43,16 +45,17 @@ def pass_of(op_type: str) -> str:
 
 def node_reason(graph: Graph, node: Node, context: Context, options: Options) -> Reason | None:
     """Why ``node`` cannot be part of any fused op, or None if it can."""
+    if node.name in context.keep or node.name in options.skip_nodes or node.type in options.skip_types:
+        return Reason("AF214", f"{node.name} ({node.type}) is kept by the user")
+    needed = pass_of(node.type)
+    if needed and needed not in options.passes:
+        return Reason("AF215", f"{node.type} needs --autofuse_enable_pass={needed}")
     rule = RULES.get(node.type)
     if rule is None:
-        needed = pass_of(node.type)
-        if needed and needed not in options.passes:
-            return Reason("AF215", f"{node.type} needs --autofuse_enable_pass={needed}")
         return Reason("AF201", f"{node.type} has no lowering")
-    if node.name in context.keep or node.name in options.skip_nodes or node.type in options.skip_types:
-        return Reason("AF214", f"{node.name} is kept by the user")
     if node.name in graph.controlled or has_side_effect(node.type):
-        return Reason("AF208", f"{node.name} has a control edge or a side effect")
+        what = "a control edge" if node.name in graph.controlled else "a side effect"
+        return Reason("AF208", f"{node.name} ({node.type}) has {what}")
     view = op_view(graph, node)
     for ref, info in (
         (r, graph.info(r)) for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r
@@ -65,40 +68,45 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
     return reason if reason is not None else _chip_reason(graph, node, rule)
 
 
-def _chip_reason(graph: Graph, node: Node, rule: Rule) -> Reason | None:
-    """Emits the node by itself and asks the instruction table about every op and conversion in it."""
+def emit_alone(graph: Graph, node: Node) -> tuple[Sequence[Value], Sequence[Val]]:
+    """What ``node`` is by itself: the values of a loop nest, and which of them are its results."""
+    rule = RULES[node.type]
     builder = NestBuilder()
     args: list[Val | None] = [None] * len(node.inputs)
-    casts: list[tuple[DType, DType]] = []
     for i in data_positions(node, rule):
         ref = node.inputs[i]
         assert ref is not None
         dtype = graph.info(ref).dtype
         assert dtype is not None
-        scalar = scalar_constant(graph, ref)
-        if scalar is not None:
-            args[i] = builder.const(scalar, compute_dtype(dtype))
+        known = uniform_value(graph, ref)
+        if known is not None:
+            args[i] = builder.const(known, compute_dtype(dtype))
         else:
             args[i] = builder.cast(builder.load(f"in{i}", (), 0, dtype), compute_dtype(dtype))
     if rule.kind == "view":
         data = args[data_positions(node, rule)[0]]
-        made: Sequence[Val] = () if data is None else (data,)
-        if rule.view == "broadcast" and any(
-            v.dtype.itemsize not in (1, 2, 4) or v.dtype.name in ("i8", "u8") for v in made
-        ):
-            return Reason("AF202", f"no instruction repeats {made[0].dtype} values in UB")
-    else:
-        assert rule.emit is not None
-        made = rule.emit(builder, op_view(graph, node), args)
+        return builder.values, () if data is None else (data,)
+    assert rule.emit is not None
+    return builder.values, rule.emit(builder, op_view(graph, node), args)
+
+
+def _chip_reason(graph: Graph, node: Node, rule: Rule) -> Reason | None:
+    """Emits the node by itself and asks the instruction table about every op and conversion in it."""
+    values, made = emit_alone(graph, node)
+    casts: list[tuple[DType, DType]] = []
+    repeated = [v.dtype for v in made] if rule.kind == "view" and rule.view == "broadcast" else []
+    for dtype in repeated:
+        if dtype.itemsize not in (1, 2, 4) or dtype in (I8, U8):
+            return Reason("AF202", f"{node.type}: no instruction repeats {dtype} values in UB")
     for ref, val in zip(node.outputs, made):
-        dtype = graph.info(ref).dtype
-        assert dtype is not None
-        if dtype in HALF_FLOATS and val.dtype != dtype:
-            casts.append((val.dtype, dtype))
-        elif val.dtype != dtype:
-            return Reason("AF202", f"{node.type} gives {val.dtype} where the graph has {dtype}")
-    dtypes = {v.name: v.dtype for v in builder.values if not hasattr(v, "names")}
-    for value in builder.values:
+        expected = graph.info(ref).dtype
+        assert expected is not None
+        if expected in HALF_FLOATS and val.dtype != expected:
+            casts.append((val.dtype, expected))
+        elif val.dtype != expected:
+            return Reason("AF202", f"{node.type} gives {val.dtype} where the graph has {expected}")
+    dtypes = {v.name: v.dtype for v in values if not isinstance(v, Reduce)}
+    for value in values:
         if isinstance(value, Cast):
             casts.append((dtypes[value.arg], value.dtype))
         elif isinstance(value, Pointwise):

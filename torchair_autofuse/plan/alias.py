@@ -1,0 +1,110 @@
+"""Memory that an op overwrites while others read it: which orders must hold, and which index maps agree.
+
+A graph output may be written into the memory of a Data (``ref_outputs``), and an in-place op writes into its operand.
+GE orders ops by their data and control edges only. So:
+
+1. An op that reads memory which another op overwrites, and that does not depend on the result, runs before the writer.
+   Each such pair (reader, writer) counts as an edge when merges are checked for cycles: a merge that would make the
+   reader come after the writer is refused (AF209). A reader that depends on the result in the graph as it is, or on
+   another writer that depends on it, is GE's concern with or without fusion and gets no edge.
+2. Inside one fused op, memory is read and written tile by tile. An op that reads the overwritten tensor may be in one
+   cluster with its writer only where both move over that memory in the same way: equal row-major sequences of axes.
+   Then every element is read by the core, and in the tile, that writes it, before it is written.
+
+Readers are followed through reshapes, which share their source's memory; copies (Identity, TensorMove) do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torchair_autofuse.ge.catalogue import IN_PLACE, op_class
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.lower.domain import Domain, data_positions
+from torchair_autofuse.lower.registry import RULES
+from torchair_autofuse.messages import Reason
+
+_COPIES = frozenset(("Identity", "IdentityN", "TensorMove"))
+_FIRST_ONLY = ("Assign", "Scatter", "IndexPut", "InplaceIndexAdd", "ViewCopy")  # ops that write into input 0 alone
+
+
+@dataclass(frozen=True)
+class Writes:
+    """``waits``: (reader, writer) names, in graph order. ``results``: pairs of a tensor and the memory it goes to."""
+
+    waits: tuple[tuple[str, str], ...] = ()
+    results: tuple[tuple[TensorRef, TensorRef], ...] = ()
+
+    def conflict(self, graph: Graph, domain: Domain) -> Reason | None:
+        """Rule 2 for the nodes in ``domain``: an AF209 that names reader and tensor, or None."""
+        for result, memory in self.results:
+            if result.node not in domain.nodes:
+                continue
+            written = domain.flat(domain.map_of(result))
+            for reader, i in _readers(graph, memory):
+                if reader.name not in domain.nodes or i not in data_positions(reader, RULES[reader.type]):
+                    continue
+                read = domain.operand_map(reader, i)
+                if isinstance(read, Reason):
+                    return read
+                # again: reading the operand's map may have split axes
+                if domain.flat(read) != domain.flat(domain.map_of(result)) or domain.flat(read) != domain.resolve(
+                    written
+                ):
+                    text = f"{result} is written into {memory}, which {reader.name} reads through another index map"
+                    return Reason("AF209", text)
+        return None
+
+
+def writes(graph: Graph, ref_outputs: Iterable[tuple[int, int]]) -> Writes:
+    """What is overwritten in ``graph``; ``ref_outputs``: (graph output index, index of the Data it is written into)."""
+    data = {n.attrs.get("index"): TensorRef(n.name, 0) for n in graph.nodes if n.type in ("Data", "RefData")}
+    found: list[tuple[str, TensorRef]] = []  # (writer, memory)
+    results: list[tuple[TensorRef, TensorRef]] = []
+    for output, index in ref_outputs:
+        if output < len(graph.outputs) and index in data:
+            result = _memory(graph, graph.outputs[output])
+            if result != data[index]:
+                results.append((result, data[index]))
+                found.append((result.node, data[index]))
+    for node in graph.nodes:
+        if node.type in IN_PLACE:
+            found += [(node.name, _memory(graph, ref)) for ref in _overwritten(node)]
+    waits: dict[tuple[str, str], None] = {}
+    for writer, memory in found:
+        if graph.by_name[writer].type in _SOURCES:
+            continue
+        for reader, _ in _readers(graph, memory):
+            if reader.name != writer and reader.type != "NetOutput":
+                waits[reader.name, writer] = None
+    return Writes(tuple(waits), tuple(results))
+
+
+_SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
+
+
+def _overwritten(node: Node) -> list[TensorRef]:
+    refs = node.inputs[:1] if node.type.startswith(_FIRST_ONLY) else node.inputs
+    return [ref for ref in refs if ref is not None]
+
+
+def _memory(graph: Graph, ref: TensorRef) -> TensorRef:
+    """The tensor whose memory ``ref`` is: its source as long as it is a reshape."""
+    node = graph.by_name[ref.node]
+    while _shares(node) and node.inputs and node.inputs[0] is not None:
+        ref = node.inputs[0]
+        node = graph.by_name[ref.node]
+    return ref
+
+
+def _readers(graph: Graph, memory: TensorRef) -> Iterator[tuple[Node, int]]:
+    """Who reads the memory, itself or through reshapes; the reshapes are among them."""
+    for consumer, i in graph.consumers.get(memory, ()):
+        yield consumer, i
+        if _shares(consumer) and i == 0:
+            yield from _readers(graph, consumer.outputs[0])
+
+
+def _shares(node: Node) -> bool:
+    return op_class(node.type) == "view" and node.type not in _COPIES

@@ -1,0 +1,101 @@
+"""Cutting clusters: reshapes at the rim go, what does not fit becomes smaller pieces. Every piece stays convex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from torchair_autofuse.ge.catalogue import is_kernel
+from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.lower.outputs import is_free_view, view_source
+from torchair_autofuse.messages import Reason
+
+Fits = Callable[[Sequence[Node]], "Reason | None"]
+Cut = tuple[Node, "Node | None", Reason]
+"""First node of a cluster that does not fit, the first node that was cut off it (None: nothing is left), and why."""
+
+
+def pieces(graph: Graph, nodes: Sequence[Node], fits: Fits) -> tuple[list[list[Node]], list[Cut]]:
+    """The cluster as one piece, or as the largest prefixes (topological order) of it that fit.
+
+    Only pieces that save a kernel are returned. No piece leads to an earlier one, and a path from one out of the
+    cluster and back into another does not exist, since the cluster is convex: so the pieces close no cycle.
+    """
+    made: list[list[Node]] = []
+    cuts: list[Cut] = []
+    waiting = components(graph, trim(graph, sorted(nodes, key=lambda n: graph.position[n.name])))
+    while waiting:
+        part = waiting.pop(0)
+        if not worthwhile(graph, part):
+            continue
+        reason = fits(part)
+        if reason is None:
+            made.append(part)
+            continue
+        size = max(_largest_prefix(graph, part, fits), 1)
+        cuts.append((part[0], part[size] if size < len(part) else None, reason))
+        for half in (part[:size], part[size:]):
+            waiting += components(graph, trim(graph, half))
+    return made, cuts
+
+
+def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits) -> int:
+    """Length of a proper prefix all of whose connected parts fit; 0 if not even the first node does."""
+    low, high = 0, len(nodes)
+    while high - low > 1:
+        middle = (low + high) // 2
+        parts = components(graph, trim(graph, nodes[:middle]))
+        if any(worthwhile(graph, part) and fits(part) is not None for part in parts):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def components(graph: Graph, nodes: Sequence[Node]) -> list[list[Node]]:
+    """Connected parts (along data edges) in order of their first node."""
+    names = {n.name: n for n in nodes}
+    part_of: dict[str, int] = {}
+    parts: list[list[Node]] = []
+    for node in nodes:
+        if node.name in part_of:
+            continue
+        stack = [node.name]
+        part_of[node.name] = len(parts)
+        while stack:
+            for other in _neighbours(graph, names[stack.pop()]):
+                if other in names and other not in part_of:
+                    part_of[other] = len(parts)
+                    stack.append(other)
+        parts.append([])
+    for node in nodes:
+        parts[part_of[node.name]].append(node)
+    return parts
+
+
+def _neighbours(graph: Graph, node: Node) -> Iterator[str]:
+    yield from (ref.node for ref in node.inputs if ref is not None)
+    yield from (c.name for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
+
+
+def trim(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes without reshapes at the rim: a view whose source, or all of whose readers, are outside is free."""
+    kept = {n.name: n for n in nodes}
+    waiting = [n for n in nodes if is_free_view(graph, n)]
+    while waiting:
+        node = waiting.pop()
+        if node.name not in kept or not is_free_view(graph, node) or not _at_rim(graph, node, kept):
+            continue
+        del kept[node.name]
+        waiting += [kept[name] for name in _neighbours(graph, node) if name in kept]
+    return [n for n in nodes if n.name in kept]
+
+
+def _at_rim(graph: Graph, node: Node, kept: dict[str, Node]) -> bool:
+    if view_source(node).node not in kept:
+        return True
+    return all(c.name not in kept for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
+
+
+def worthwhile(graph: Graph, nodes: Sequence[Node]) -> bool:
+    """Whether fusing saves a kernel: at least two of the nodes launch one."""
+    return sum(is_kernel(n, graph) for n in nodes) >= 2
