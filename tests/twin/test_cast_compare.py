@@ -1,4 +1,5 @@
 """Cast of every pair and round mode, Compare and Select, against numpy."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ PAIRS_3510 = [
 
 def cast_cases(pairs):
     return [
-        OpCase(f"{s}-{d}-{m}", s, d, f"Cast(c, a, RoundMode::CAST_{m}, n);", (s, d, m)) for s, d, ms in pairs for m in ms
+        OpCase(f"{s}-{d}-{m}", s, d, f"Cast(c, a, RoundMode::CAST_{m}, n);", (s, d, m))
+        for s, d, ms in pairs
+        for m in ms
     ]
 
 
@@ -123,13 +126,20 @@ def test_cast(arch):
 
 @pytest.mark.parametrize(
     ("arch", "src", "dst", "mode"),
-    [(2201, "f32", "bf16", "NONE"), (2201, "f16", "f32", "RINT"), (2201, "f16", "i32", "NONE"), (2002, "f16", "i16", "CEIL")],
+    [
+        (2201, "f32", "bf16", "NONE"),
+        (2201, "f16", "f32", "RINT"),
+        (2201, "f16", "i32", "NONE"),
+        (2002, "f16", "i16", "CEIL"),
+    ],
 )
 def test_round_modes_that_do_not_exist(arch, src, dst, mode):
     pad = "" if arch != 2002 else None
     source = case_kernel([OpCase("x", src, dst, f"Cast(c, a, RoundMode::CAST_{mode}, n);", None)])
     if pad is None:  # that chip has no DataCopyPad
-        source = source.replace("DataCopyPad(a, gx, p, pad); DataCopyPad(b, gy, p, pad);", "DataCopy(a, gx, n); DataCopy(b, gy, n);")
+        source = source.replace(
+            "DataCopyPad(a, gx, p, pad); DataCopyPad(b, gy, p, pad);", "DataCopy(a, gx, n); DataCopy(b, gy, n);"
+        )
         source = source.replace("DataCopyPad(gz, c, q);", "DataCopy(gz, c, n);").replace("AIV_ONLY", "AICORE")
     a = np.ones(64, NP[src])
     with pytest.raises(TwinViolation) as error:
@@ -147,7 +157,14 @@ def test_int32_to_half_needs_a_scale():
     same(out, (a * 0.5).astype(np.float16))
 
 
-MODES = {"LT": np.less, "GT": np.greater, "EQ": np.equal, "LE": np.less_equal, "GE": np.greater_equal, "NE": np.not_equal}
+MODES = {
+    "LT": np.less,
+    "GT": np.greater,
+    "EQ": np.equal,
+    "LE": np.less_equal,
+    "GE": np.greater_equal,
+    "NE": np.not_equal,
+}
 COUNT = "((n * sizeof(*a.GetPhyAddr()) + 255) / 256 * 256 / sizeof(*a.GetPhyAddr()))"
 BITS = "LocalTensor<uint8_t> bits = t[4096];"
 
@@ -157,34 +174,76 @@ def compare_cases():
     for t in ("f32", "f16"):
         zero = f"static_cast<{CPP[t]}>(0)"
         for m, f in MODES.items():
-            tail = f"PipeBarrier<PIPE_V>(); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, n);"
-            out.append(OpCase(f"Compare-{t}-{m}", t, t, f"{BITS} Compare(bits, a, b, CMPMODE::{m}, {COUNT}); {tail}",
-                              lambda a, b, f=f: np.where(f(a, b), a, b), data="special"))
+            tail = "PipeBarrier<PIPE_V>(); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, n);"
+            out.append(
+                OpCase(
+                    f"Compare-{t}-{m}",
+                    t,
+                    t,
+                    f"{BITS} Compare(bits, a, b, CMPMODE::{m}, {COUNT}); {tail}",
+                    lambda a, b, f=f: np.where(f(a, b), a, b),
+                    data="special",
+                )
+            )
             tail = f"PipeBarrier<PIPE_V>(); Select(c, bits, b, {zero}, SELMODE::VSEL_TENSOR_SCALAR_MODE, n);"
-            out.append(OpCase(f"CompareScalar-{t}-{m}", t, t,
-                              f"{BITS} CompareScalar(bits, a, static_cast<{CPP[t]}>(0.5), CMPMODE::{m}, {COUNT}); {tail}",
-                              lambda a, b, f=f: np.where(f(a, a.dtype.type(0.5)), b, 0), data="special"))
-    out.append(OpCase("CompareScalar-i32-EQ", "i32", "f32",
-                      f"{BITS} CompareScalar(bits, a, 3, CMPMODE::EQ, {COUNT}); LocalTensor<float> one = t[8192].ReinterpretCast<float>();"
-                      "Duplicate(one, 1.0f, n); PipeBarrier<PIPE_V>();"
-                      "Select(c, bits, one, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, n);",
-                      lambda a, b: (a == 3).astype(np.float32), data="small"))
+            out.append(
+                OpCase(
+                    f"CompareScalar-{t}-{m}",
+                    t,
+                    t,
+                    f"{BITS} CompareScalar(bits, a, static_cast<{CPP[t]}>(0.5), CMPMODE::{m}, {COUNT}); {tail}",
+                    lambda a, b, f=f: np.where(f(a, a.dtype.type(0.5)), b, 0),
+                    data="special",
+                )
+            )
+    out.append(
+        OpCase(
+            "CompareScalar-i32-EQ",
+            "i32",
+            "f32",
+            f"{BITS} CompareScalar(bits, a, 3, CMPMODE::EQ, {COUNT}); LocalTensor<float> one = t[8192].ReinterpretCast<float>();"
+            "Duplicate(one, 1.0f, n); PipeBarrier<PIPE_V>();"
+            "Select(c, bits, one, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, n);",
+            lambda a, b: (a == 3).astype(np.float32),
+            data="small",
+        )
+    )
     # And of two masks, as 16-bit words; the tail lanes of both are garbage.
-    out.append(OpCase("mask-and", "f32", "f32",
-                      f"{BITS} LocalTensor<uint8_t> more = t[6144]; CompareScalar(bits, a, 0.0f, CMPMODE::GT, {COUNT});"
-                      f"Compares(more, b, 0.0f, CMPMODE::GT, {COUNT}); PipeBarrier<PIPE_V>(); And(bits.ReinterpretCast<uint16_t>(),"
-                      f"bits.ReinterpretCast<uint16_t>(), more.ReinterpretCast<uint16_t>(), static_cast<int32_t>({COUNT} / 16));"
-                      "PipeBarrier<PIPE_V>(); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, n);",
-                      lambda a, b: np.where((a > 0) & (b > 0), a, b)))
+    out.append(
+        OpCase(
+            "mask-and",
+            "f32",
+            "f32",
+            f"{BITS} LocalTensor<uint8_t> more = t[6144]; CompareScalar(bits, a, 0.0f, CMPMODE::GT, {COUNT});"
+            f"Compares(more, b, 0.0f, CMPMODE::GT, {COUNT}); PipeBarrier<PIPE_V>(); And(bits.ReinterpretCast<uint16_t>(),"
+            f"bits.ReinterpretCast<uint16_t>(), more.ReinterpretCast<uint16_t>(), static_cast<int32_t>({COUNT} / 16));"
+            "PipeBarrier<PIPE_V>(); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, n);",
+            lambda a, b: np.where((a > 0) & (b > 0), a, b),
+        )
+    )
     # Repeat forms: mode 0 uses the same 64 bits for every repeat.
-    out.append(OpCase("Select-mode0", "f32", "f32",
-                      f"{BITS} CompareScalar(bits, a, 0.0f, CMPMODE::GT, 64); PipeBarrier<PIPE_V>();"
-                      "BinaryRepeatParams r(1, 1, 1, 8, 8, 8); Select(c, bits, a, b, SELMODE::VSEL_CMPMASK_SPR, 64, 3, r);",
-                      lambda a, b: np.where(np.resize(a[:64] > 0, 192), a, b), out_count="192"))
-    out.append(OpCase("Select-rows", "f32", "f32",
-                      f"{BITS} BinaryRepeatParams s(1, 1, 1, 8, 8, 0); Compare(bits, a, b, CMPMODE::LT, 64, 3, s); PipeBarrier<PIPE_V>();"
-                      "BinaryRepeatParams r(1, 1, 1, 8, 8, 0); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, 64, 3, r);",
-                      lambda a, b: np.minimum(a, np.resize(b[:64], 192)), out_count="192"))
+    out.append(
+        OpCase(
+            "Select-mode0",
+            "f32",
+            "f32",
+            f"{BITS} CompareScalar(bits, a, 0.0f, CMPMODE::GT, 64); PipeBarrier<PIPE_V>();"
+            "BinaryRepeatParams r(1, 1, 1, 8, 8, 8); Select(c, bits, a, b, SELMODE::VSEL_CMPMASK_SPR, 64, 3, r);",
+            lambda a, b: np.where(np.resize(a[:64] > 0, 192), a, b),
+            out_count="192",
+        )
+    )
+    out.append(
+        OpCase(
+            "Select-rows",
+            "f32",
+            "f32",
+            f"{BITS} BinaryRepeatParams s(1, 1, 1, 8, 8, 0); Compare(bits, a, b, CMPMODE::LT, 64, 3, s); PipeBarrier<PIPE_V>();"
+            "BinaryRepeatParams r(1, 1, 1, 8, 8, 0); Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, 64, 3, r);",
+            lambda a, b: np.minimum(a, np.resize(b[:64], 192)),
+            out_count="192",
+        )
+    )
     return out
 
 

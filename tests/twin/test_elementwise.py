@@ -1,4 +1,5 @@
 """Each element-wise instruction against numpy, in its own element type; one kernel per chip holds all cases."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 

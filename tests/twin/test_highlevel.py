@@ -1,4 +1,5 @@
 """High-level functions against numpy in double precision, in both float types, with and without a temporary buffer."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 
@@ -38,9 +39,19 @@ def build_cases():
             OpCase(f"Power-{t}", t, t, "Power(c, a, b, t, n);", np.power, tol, "positive"),
             OpCase(f"Power-scalar-{t}", t, t, f"Power(c, a, static_cast<{cpp}>(3), t, n);", lambda a, b: a**3, tol),
             OpCase(f"Power-base-{t}", t, t, f"Power(c, static_cast<{cpp}>(2), a, n);", lambda a, b: 2**a, tol),
-            OpCase(f"Swish-{t}", t, t, f"Swish(c, a, n, static_cast<{cpp}>(1.5));", lambda a, b: a * sigmoid(1.5 * a), tol),
-            OpCase(f"ClampMax-{t}", t, t, f"ClampMax(c, a, t, static_cast<{cpp}>(0.5), n);", lambda a, b: np.minimum(a, 0.5)),
-            OpCase(f"ClampMin-{t}", t, t, f"ClampMin(c, a, static_cast<{cpp}>(0.5), n);", lambda a, b: np.maximum(a, 0.5)),
+            OpCase(
+                f"Swish-{t}", t, t, f"Swish(c, a, n, static_cast<{cpp}>(1.5));", lambda a, b: a * sigmoid(1.5 * a), tol
+            ),
+            OpCase(
+                f"ClampMax-{t}",
+                t,
+                t,
+                f"ClampMax(c, a, t, static_cast<{cpp}>(0.5), n);",
+                lambda a, b: np.minimum(a, 0.5),
+            ),
+            OpCase(
+                f"ClampMin-{t}", t, t, f"ClampMin(c, a, static_cast<{cpp}>(0.5), n);", lambda a, b: np.maximum(a, 0.5)
+            ),
             OpCase(f"Fmod-{t}", t, t, "Fmod(c, a, b, t, n);", np.fmod, tol),
             OpCase(f"Exp-{t}", t, t, f"Exp<{cpp}, 10>(c, a, t, n);", lambda a, b: np.exp(a), tol),
         ]

@@ -1,4 +1,5 @@
 """Instructions that move lanes (Brcb, Copy, Gather, GatherMask, transpositions) and mask/repeat forms."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 

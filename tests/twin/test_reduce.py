@@ -1,4 +1,5 @@
 """Reductions: values, order of summation, index forms, and the 2-D pattern forms with their temporary buffers."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Helpers of the twin's tests: numpy arrays in, numpy arrays out, and a frame for one-op kernels."""
+# ruff: noqa: E501  (kernel text stays on one line)
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def precompiled_header(toolchain: Toolchain, root: Path, arch: int) -> Path | No
 
 
 def _once(target: Path, make: Callable[[Path], Path]) -> Path:
-    """Runs ``make`` in a fresh folder and moves its file to ``target``; concurrent callers wait and share the result."""
+    """Runs ``make`` in a fresh folder and moves its file to ``target``; concurrent callers share the result."""
     target.parent.mkdir(parents=True, exist_ok=True)
     locks = target.parent / ".locks"
     locks.mkdir(exist_ok=True)

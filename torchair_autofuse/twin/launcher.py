@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import TwinError, TwinViolation
+from .errors import TwinViolation
 
 KINDS = {"in": 0, "out": 1, "workspace": 2}
 
@@ -69,15 +69,15 @@ class _Info(ctypes.Structure):
 
 class _Arg(ctypes.Structure):
     _fields_ = [
-        ("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("kind", ctypes.c_int32), ("reserved", ctypes.c_int32),
-        ("read", ctypes.c_uint64), ("written", ctypes.c_uint64), ("unwritten", ctypes.c_uint64),
+        ("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("kind", ctypes.c_int32),
+        ("reserved", ctypes.c_int32), ("read", ctypes.c_uint64), ("written", ctypes.c_uint64), ("unwritten", ctypes.c_uint64),
     ]  # fmt: skip
 
 
 class _Result(ctypes.Structure):
     _fields_ = [
-        ("status", ctypes.c_int32), ("nframes", ctypes.c_int32), ("block", ctypes.c_int64), ("rule", ctypes.c_char * 32),
-        ("message", ctypes.c_char * 1024), ("frames", ctypes.c_uint64 * 32), ("counters", ctypes.c_uint64 * 20),
+        ("status", ctypes.c_int32), ("nframes", ctypes.c_int32), ("block", ctypes.c_int64),
+        ("rule", ctypes.c_char * 32), ("message", ctypes.c_char * 1024), ("frames", ctypes.c_uint64 * 32), ("counters", ctypes.c_uint64 * 20),
     ]  # fmt: skip
 
 
@@ -112,8 +112,8 @@ class TwinKernel:
 
         Args:
             args: (address, size in bytes, kind) of inputs and outputs in the kernel's order, and at most one workspace
-                (its user part: what ``GetUserWorkspace`` returns). Kinds: "in", "out", "workspace". An output may have the
-                address of an input.
+                (its user part: what ``GetUserWorkspace`` returns). Kinds: "in", "out", "workspace". An output may
+                have the address of an input.
             tiling: bytes of the tiling struct.
             tiling_key: what ``TILING_KEY_IS`` compares with.
             block_dim: blocks to run, 1..max_blocks.
@@ -159,8 +159,8 @@ class TwinKernel:
         )
         return TwinProfile(
             block_dim=block_dim, scalar_instructions=c[0], vector_instructions=c[1], mte2_instructions=c[2],
-            mte3_instructions=c[3], vector_elements=c[4], vector_repeats=c[5], gm_read_bytes=c[6], gm_written_bytes=c[7],
-            dma_in=c[8], dma_out=c[9], ub_peak_bytes=c[10], barriers=c[11], flags=c[12], sync_alls=c[13],
+            mte3_instructions=c[3], vector_elements=c[4], vector_repeats=c[5], gm_read_bytes=c[6],
+            gm_written_bytes=c[7], dma_in=c[8], dma_out=c[9], ub_peak_bytes=c[10], barriers=c[11], flags=c[12], sync_alls=c[13],
             queue_allocs=c[14], args=per_arg,
         )  # fmt: skip
 

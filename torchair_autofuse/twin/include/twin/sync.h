@@ -64,7 +64,7 @@ public:
 template <bool isAIVOnly = true>
 void SyncAll() {
     static_assert(isAIVOnly, "twin: SyncAll is modelled for vector-only kernels");
-    (void)twin_detail::UsesSyncAll<0>::marked;
+    (void)twin_detail::UsesSyncAll<isAIVOnly ? 1 : 0>::marked;
     tw::sync_all_hard();
 }
 #endif
@@ -72,7 +72,7 @@ template <bool isAIVOnly = true>
 void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& ubWorkspace,
              const int32_t usedCores = 0) {
     static_assert(isAIVOnly, "twin: SyncAll is modelled for vector-only kernels");
-    (void)twin_detail::UsesSyncAll<0>::marked;
+    (void)twin_detail::UsesSyncAll<isAIVOnly ? 1 : 0>::marked;
     tw::sync_all_soft(gmWorkspace.GetPhyAddr(), gmWorkspace.GetSize() * 4, ubWorkspace.loc(), usedCores);
 }
 
@@ -81,7 +81,7 @@ void SetAtomicAdd() {
     static_assert(tw::kIs2002 ? tw::one_of<T, int16_t, half, float>
                               : tw::one_of<T, int8_t, int16_t, half, tw::Bf16, int32_t, float>,
                   "SetAtomicAdd: dtype not supported on this chip");
-    (void)twin_detail::UsesAtomic<0>::marked;
+    (void)twin_detail::UsesAtomic<sizeof(T)>::marked;
     tw::set_atomic(tw::dt_v<T>, 0);
 }
 inline void SetAtomicNone() { tw::clear_atomic(); }
