@@ -28,7 +28,10 @@ class Names:
         transfers = s.program.loads if s.program.bufs[buf].kind == "in" else s.program.stores
         mine = next(x for x in transfers if x.buf == buf)
         same = [x.buf for x in transfers if x.param == mine.param]
-        return mine.param if len(same) == 1 else f"{mine.param}{'abcdefghijklmnop'[same.index(buf)]}"
+        if len(same) == 1:
+            return mine.param
+        index = same.index(buf)
+        return f"{mine.param}{chr(ord('a') + index)}" if len(same) <= 26 else f"{mine.param}_{index}"
 
     def place(self, buf: int) -> str:
         """The LocalTensor that holds a buffer, before any change of type."""
@@ -55,7 +58,7 @@ class Names:
         return name if self.place_type(buf) == wanted else f"{name}.ReinterpretCast<{wanted}>()"
 
     def size(self, e: Expr) -> str:
-        """A size of the nest: a number, or the tiling field that holds it."""
+        """A size, stride or offset of the nest: a number, or the tiling field that holds it."""
         return size_text(self.schedule.nest, e)
 
     def offset(self, transfer: Transfer) -> str:
@@ -66,7 +69,7 @@ class Names:
             index[s.rows.name] = "r"
         if s.cols is not None:
             index[s.cols.name] = "col"
-        terms = [] if transfer.offset == 0 else [str(transfer.offset)]
+        terms = [] if transfer.offset == 0 else [self.size(transfer.offset)]
         for axis, stride in transfer.strides:
             name = index[axis]
             terms.append(name if stride == 1 else f"{name} * {self.size(stride)}")

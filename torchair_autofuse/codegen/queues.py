@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torchair_autofuse.codegen.names import CAPACITY, Names
 from torchair_autofuse.schedule.pointwise import Schedule
@@ -108,7 +108,8 @@ class Queues:
         lines = []
         for group in groups:
             lines += self.take([group], "AllocTensor", member=False)
-            lines += [self._load(b) for b in group.bufs]
+            for b in group.bufs:
+                lines += self._load(b)
             lines += self.enqueue([group])
         return lines
 
@@ -122,34 +123,43 @@ class Queues:
             lines += self.free([group])
         return lines
 
-    def _load(self, b: int) -> str:
+    def _load(self, b: int) -> list[str]:
         transfer, buf = self._load_of[b], self._bufs[b]
         source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
         name = self._names.param(b)
         if buf.layout == Layout.FULL and self._s.rows is not None:
-            return f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
+            copy = f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
+            return _when(self._filled(transfer), copy)
         params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
-        return f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
+        copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
+        return _when(self._filled(transfer), copy)
 
     def store(self, b: int, tensor: str) -> list[str]:
         """Copies one output buffer, held by ``tensor``, to GM; what several tiles or cores compute is stored once."""
         transfer, buf = self._store_of[b], self._bufs[b]
         target = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
+        conditions = self._filled(transfer) + self._owner(transfer, buf.layout)
         if buf.layout == Layout.FULL and self._s.rows is not None:
-            return [f"StoreRows({target}, {tensor}, rows, cols, pitch, {self._names.row_stride(transfer)});"]
-        params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
-        copy = f"DataCopyPad({target}, {tensor}, {params});"
-        owner = self._owner(transfer, buf.layout)
-        return [f"if ({owner}) {{", f"    {copy}", "}"] if owner else [copy]
+            copy = f"StoreRows({target}, {tensor}, rows, cols, pitch, {self._names.row_stride(transfer)});"
+        else:
+            params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
+            copy = f"DataCopyPad({target}, {tensor}, {params});"
+        return _when(conditions, copy)
 
-    def _owner(self, transfer: Transfer, layout: Layout) -> str:
-        """Condition under which this core and tile store; "" if there is only one that could."""
+    def _filled(self, transfer: Transfer) -> list[str]:
+        """Conditions under which there is something to copy."""
+        varies = dict(transfer.strides)
+        return [f"t_.len_{a.name} > 0" for a in self._s.empty if a.name in varies]
+
+    def _owner(self, transfer: Transfer, layout: Layout) -> list[str]:
+        """Conditions under which this core and tile store, where others compute the same."""
         if self._s.rows is None:
-            return "GetBlockIdx() == 0" if layout == Layout.ONE else ""
-        if layout == Layout.FULL:
-            return ""
+            return ["GetBlockIdx() == 0"] if layout == Layout.ONE else []
         terms = ["col == 0"] if layout in (Layout.COL, Layout.ONE) else []
         terms += ["r == 0"] if layout in (Layout.ROW, Layout.ONE) else []
         varies = dict(transfer.strides)
-        terms += [f"o{i}_ == 0" for i, a in enumerate(self._s.outer) if a.name not in varies]
-        return " && ".join(terms)
+        return terms + [f"o{i}_ == 0" for i, a in enumerate(self._s.outer) if a.name not in varies]
+
+
+def _when(conditions: Sequence[str], copy: str) -> list[str]:
+    return [f"if ({' && '.join(conditions)}) {{", f"    {copy}", "}"] if conditions else [copy]

@@ -71,6 +71,11 @@ _CASTS: dict[tuple[DType, DType], tuple[tuple[str, str], ...]] = {
     (I8, I32): (("half", "NONE"), ("int32_t", "TRUNC")),
     (U8, I32): (("half", "NONE"), ("int32_t", "TRUNC")),
 }
+# types that Brcb and Copy can repeat along an axis
+REPEATABLE = frozenset({"float", "half", "bfloat16_t", "int32_t", "uint32_t", "int16_t", "uint16_t"})
+# type of a constant -> type that is filled in UB, and the Cast mode to its own ("" where they are the same)
+FILLS = {F32: (F32, ""), F16: (F16, ""), BF16: (F32, "RINT"), I32: (I32, ""), I16: (I16, ""), I64: (I32, "NONE"),
+         U8: (F16, "NONE"), I8: (F16, "NONE")}  # fmt: skip
 _FROM_BOOL = frozenset({F32, I32, I64, U8})
 _TO_BOOL = frozenset({F32, I32, I64, U8, I8, I16})
 
@@ -94,6 +99,13 @@ def supports_reduce(combiner: str, dtype: DType) -> Reason | None:
     if dtype == F32 and combiner in (*REDUCE, "welford", "maxsumexp"):
         return None
     return Reason("AF202", f"no vector instructions for a {combiner} reduction of {dtype}")
+
+
+def supports_const(value: float | int | bool, dtype: DType) -> Reason | None:
+    """Why a constant cannot be written to UB, or None if it can."""
+    if dtype == BOOL or (dtype in FILLS and (dtype != I64 or -(2**31) <= value < 2**31)):
+        return None
+    return Reason("AF202", f"no instruction fills UB with the {dtype} constant {value}")
 
 
 def supports_cast(source: DType, target: DType) -> Reason | None:

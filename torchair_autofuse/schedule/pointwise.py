@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expand import expand_combiners
-from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
+from torchair_autofuse.loop.ir import Axis, Cast, Const, Iota, Kernel, Nest, Pointwise, Reduce
 from torchair_autofuse.loop.rewrite import canonical
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import copies_reason, row_unit, with_empty_axes
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.select import Selector
 from torchair_autofuse.schedule.sizes import symbolic_sizes
@@ -31,6 +32,7 @@ class Schedule:
     ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
     ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
     the tiling from the symbols, ``core_num`` and ``ub_bytes``. ``align``: the pitch of a row is a multiple of it.
+    ``empty``: axes that may have size 0 while outputs without them are stored; the nest's run once then.
     """
 
     template: str
@@ -44,6 +46,7 @@ class Schedule:
     plan: UbPlan
     align: int
     steps: tuple[Let, ...]
+    empty: tuple[Axis, ...] = ()
     tiling_key: int = 1
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
@@ -65,8 +68,12 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """
     if len(kernel.nests) != 1:
         return Reason("AF210", "kernels of several nests have no schedule yet")
-    nest = canonical(kernel).nests[0]
-    reduced = {a for v in nest.values if isinstance(v, Reduce) for a in v.axes}
+    plain = canonical(kernel).nests[0]
+    reason = _values_reason(plain)
+    if reason is not None:
+        return reason
+    reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
+    nest, empty = with_empty_axes(plain, reduced)
     axes = nest.axes
     cols = axes[-1] if axes else None
     rows = axes[-2] if len(axes) > 1 else None
@@ -77,8 +84,9 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
             return Reason("AF210", "only reductions over the innermost axis have a schedule yet")
         nest = expand_combiners(nest)
         rows = rows or Axis(ONE_ROW, 1)
+    access = plain.axes if len(axes) > 1 or rows is None else (rows, *plain.axes)
     program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
-    reason = _transfers_ok(program, rows, cols)
+    reason = copies_reason(program, access) or _types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
@@ -88,28 +96,46 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
         [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
     )
     steps = (
-        _flat_steps(program, ub, cols, chip)
-        if rows is None or cols is None
-        else _rows_steps(program, ub, nest, outer, rows, cols, align, chip, resident=bool(reduced))
+        *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
+        *(
+            _flat_steps(program, ub, cols, chip)
+            if rows is None or cols is None
+            else _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=bool(reduced))
+        ),
     )
     template = "row_resident" if reduced else "pointwise"
-    made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps)
-    smallest = made.tiling({s.name: 1 for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-    if smallest["tile_cols"] < 1 or smallest["ub_used"] > chip.ub_plan_bytes:
-        return Reason(
-            "AF212", f"needs {smallest['ub_used']} bytes of UB for the smallest tile, {chip.ub_plan_bytes} are there"
-        )
+    made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty)
+    for size in (1,) if reduced else (1, 1 << 24):  # a row that fits in UB, and one that does not
+        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
+            return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
     return made
 
 
-def _transfers_ok(program: Program, rows: Axis | None, cols: Axis | None) -> Reason | None:
-    """Every copy must have contiguous runs along the innermost tile axis that it has."""
-    for transfer in (*program.loads, *program.stores):
-        strides = dict(transfer.strides)
-        layout = program.bufs[transfer.buf].layout
-        inner = cols if layout in (Layout.FULL, Layout.ROW) else rows if layout == Layout.COL else None
-        if inner is not None and strides.get(inner.name) != 1:
-            return Reason("AF210", f"{transfer.param} is not contiguous along the inner axis")
+def _values_reason(nest: Nest) -> Reason | None:
+    """Why some value of the nest has no instructions."""
+    for value in nest.values:
+        reason = None
+        if isinstance(value, Pointwise):
+            reason = isa.supports_op(value.op, nest.dtypes[value.args[-1]])
+        elif isinstance(value, Cast):
+            reason = isa.supports_cast(nest.dtypes[value.arg], value.dtype)
+        elif isinstance(value, Const):
+            reason = isa.supports_const(value.value, value.dtype)
+        elif isinstance(value, Reduce):
+            reason = isa.supports_reduce(value.combiner, nest.dtypes[value.args[0]])
+        elif isinstance(value, Iota) and value.strides:
+            reason = Reason("AF202", "no instructions for an index that varies")
+        if reason is not None:
+            return reason
+    return None
+
+
+def _types_reason(program: Program) -> Reason | None:
+    """Why a value cannot be repeated along an axis: only 16 and 32 bit types can."""
+    for instr in (*program.panel, *program.tile):
+        if instr.form in ("brcb", "expand") and program.bufs[instr.dst].cpp not in isa.REPEATABLE:
+            return Reason("AF202", f"no instruction repeats {program.bufs[instr.dst].cpp} values in UB")
     return None
 
 
@@ -147,28 +173,11 @@ def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> 
     )
 
 
-def _row_unit(program: Program, rows: Axis, cols: Axis, outer: tuple[Axis, ...]) -> Tree:
-    """Rows per core are a multiple of this: no two cores then write one 32-byte block of any output."""
-    unit = 1
-    by_panel = False
-    for store in program.stores:
-        buf = program.bufs[store.buf]
-        if buf.layout == Layout.FULL:
-            width = cols.size if isinstance(cols.size, int) else 1
-            step = 32 // gcd(32, width * buf.itemsize)
-        elif buf.layout == Layout.COL:
-            step = 32 // buf.itemsize
-        else:
-            step = 1
-            by_panel |= any(a.name in dict(store.strides) for a in outer)
-        unit = unit * step // gcd(unit, step)
-    return t.mul(t.from_expr(rows.size), 32) if by_panel else unit
-
-
 def _rows_steps(
     program: Program,
     ub: UbPlan,
     nest: Nest,
+    access: tuple[Axis, ...],
     outer: tuple[Axis, ...],
     rows: Axis,
     cols: Axis,
@@ -177,7 +186,10 @@ def _rows_steps(
     *,
     resident: bool,
 ) -> tuple[Let, ...]:
-    """Tiling of rows x columns. ``resident``: a tile holds whole rows, with single buffers where double ones do not fit."""
+    """Tiling of rows x columns. ``access``: all axes with their true sizes.
+
+    ``resident``: a tile holds whole rows, with single buffers where double ones do not fit.
+    """
     full, row = _bytes(program, ub, Layout.FULL), _bytes(program, ub, Layout.ROW)
     full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
@@ -216,7 +228,7 @@ def _rows_steps(
         ),
         Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), _BYTES_PER_CORE)),
         Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
-        Let("unit", _row_unit(program, rows, cols, outer)),
+        Let("unit", row_unit(program, access, (*outer, rows))),
         Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),
         Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
         # columns are shared out only where every row starts on a 32-byte block

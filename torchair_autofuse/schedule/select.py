@@ -150,7 +150,12 @@ class Selector:
         return self._at[name] if name in self._at else self._duplicate(self._consts[name], layout)
 
     def _duplicate(self, const: Const, layout: Layout) -> int:
-        return self._fill(const.dtype.cpp, literal(const.value, const.dtype), layout)
+        filled, mode = isa.FILLS[const.dtype]
+        buf = self._fill(filled.cpp, literal(const.value, filled), layout)
+        if not mode:
+            return buf
+        round_mode = f"RoundMode::CAST_{mode}"
+        return self._emit("Cast", const.dtype.cpp, layout, [buf], scalars=(round_mode,), in_place=False)
 
     def _fill(self, cpp: str, text: str, layout: Layout) -> int:
         # filled again for every use: keeping a constant in UB for the whole tile costs more than the instruction
@@ -206,14 +211,15 @@ class Selector:
 
     def _half(self, name: str, layout: Layout) -> int:
         """A bool value as half 0 or 1 in ``layout``."""
+        if name in self._consts:
+            return self._fill("half", "(half)1" if self._consts[name].value else "(half)0", layout)
         ones = self._fill("half", "(half)1", layout)
         return self._select_scalar(self._mask(name, layout), ones, "(half)0", layout)
 
     def _mask(self, name: str, layout: Layout) -> int:
         """The bit mask of a bool value in ``layout``."""
         if name in self._consts:
-            one = self._fill("half", "(half)1" if self._consts[name].value else "(half)0", layout)
-            return self._compare_scalar(one, "ne", "(half)0", layout)
+            return self._compare_scalar(self._half(name, layout), "ne", "(half)0", layout)
         bits = self._bits[name]
         own = self._bufs[bits].layout
         if own == layout:
@@ -309,12 +315,13 @@ class Selector:
         cost = "divide" if op == "div" else "simple"
         if self._bufs[x].layout == self._bufs[y].layout == layout:
             return self._emit(isa.BINARY[op], dtype.cpp, layout, [x, y], cost=cost)
-        return self._emit(isa.BINARY[op], dtype.cpp, layout, [self._spread(x), self._spread(y)], form="tile", cost=cost)
+        spread = [b if self._bufs[b].layout == layout else self._spread(b) for b in (x, y)]
+        return self._emit(isa.BINARY[op], dtype.cpp, layout, spread, form="tile", cost=cost)
 
     def _with_scalar(self, op: str, buf: int, const: Const, dtype: DType, layout: Layout) -> int:
         c = const.value
-        if op == "sub":  # x - c = x + (-c), exactly
-            op, c = "add", -c
+        if op == "sub":  # x - c = x + (-c), exactly (integers wrap, the least one is its own negation)
+            op, c = "add", c if dtype.is_int and c == -(1 << (8 * dtype.itemsize - 1)) else -c
         if op == "div":
             if c != 0 and math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and 2.0**-126 <= abs(1 / c) <= 2.0**126:
                 return self._scalar("Muls", buf, literal(1 / c, dtype), dtype, layout)  # a power of two: exact
@@ -404,7 +411,11 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     if not dtype.is_float:
         text = "(-2147483647 - 1)" if int(value) == -(2**31) else str(int(value))
         return text if dtype == I32 else f"({dtype.cpp}){text}"
-    f = float(value)
+    text = _float_literal(float(value), dtype)
+    return text if dtype == F32 else f"({dtype.cpp}){text}"
+
+
+def _float_literal(f: float, dtype: DType) -> str:
     if math.isnan(f):
         return '__builtin_nanf("")'
     if math.isinf(f):

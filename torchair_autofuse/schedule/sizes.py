@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Iota, Nest
+from torchair_autofuse.loop.ir import Iota, Load, Nest, Store
 
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
-    """The symbolic axis sizes, strides and counts of the nest -> names of the tiling fields that hold them."""
+    """The symbolic axis sizes, strides, offsets and counts of the nest -> names of the tiling fields that hold them."""
     found: dict[Expr, None] = dict.fromkeys(a.size for a in nest.axes)
     for node in (*nest.values, *nest.stores):
         found.update(dict.fromkeys(s for _, s in getattr(node, "strides", ())))
-        if isinstance(node, Iota):
+        if isinstance(node, (Iota, Load, Store)):
             found[node.offset] = None
     symbolic = (e for e in found if not isinstance(e, int))
     return {e: f"size{i}" for i, e in enumerate(symbolic)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Union
 
 import sympy
@@ -115,6 +116,10 @@ def from_expr(e: Expr) -> Tree:
     if isinstance(e, sympy.floor):
         numerator, denominator = sympy.fraction(sympy.together(e.args[0]))
         return floordiv(from_expr(numerator), from_expr(denominator))
+    if isinstance(e, (sympy.Min, sympy.Max)):
+        least = minimum if isinstance(e, sympy.Min) else maximum
+        args = [from_expr(a) for a in sorted(e.args, key=str)]
+        return reduce(least, args)
     if isinstance(e, sympy.Mod):
         return mod(from_expr(e.args[0]), from_expr(e.args[1]))
     raise TypeError(f"not a size expression: {e}")

@@ -57,7 +57,7 @@ class _Lane:
 
 
 def plan(program: Program, max_live: int) -> UbPlan:
-    """Places all buffers. ``max_live``: tensors that may be allocated at once per queue position (chip limit)."""
+    """Places all buffers. ``max_live``: queue buffers per position, each with an event of its own (chip limit)."""
     bufs = program.bufs
     queues = _queues(bufs, max_live)
     lanes: list[_Lane] = []
@@ -76,11 +76,22 @@ def _queues(bufs: tuple[Buf, ...], max_live: int) -> tuple[QueueGroup, ...]:
     for kind in ("in", "out"):
         panel = [b.id for b in bufs if b.kind == kind and b.panel]
         tile = [b.id for b in bufs if b.kind == kind and not b.panel]
-        room = max_live - (2 if panel else 0)
-        crowded = len(panel) + len(tile) > max_live
-        groups += [QueueGroup(kind, True, g, 1) for g in _deal(panel, 2 if crowded else max_live)]
-        groups += [QueueGroup(kind, False, g, 2) for g in _deal(tile, room if crowded else max_live)]
+        # every buffer of a queue holds an event of its pipe pair while it is free, a double buffer holds two
+        few, many = _shares([len(panel), len(tile)], [1, 2], max_live)
+        groups += [QueueGroup(kind, True, g, 1) for g in _deal(panel, few)]
+        groups += [QueueGroup(kind, False, g, 2) for g in _deal(tile, many)]
     return tuple(groups)
+
+
+def _shares(sizes: list[int], costs: list[int], budget: int) -> list[int]:
+    """How many groups ``sizes[k]`` buffers get, at ``costs[k]`` each: one at least, then the fullest get more."""
+    shares = [min(1, n) for n in sizes]
+    while True:
+        spent = sum(s * c for s, c in zip(shares, costs))
+        more = [k for k, n in enumerate(sizes) if shares[k] < n and spent + costs[k] <= budget]
+        if not more:
+            return shares
+        shares[max(more, key=lambda k: (sizes[k] / shares[k], -k))] += 1
 
 
 def _deal(ids: list[int], groups: int) -> list[tuple[int, ...]]:
