@@ -104,15 +104,13 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
 
 
 def _buffers(target: Any, schedule: Schedule) -> None:
-    names = Names(schedule)
+    names, places = Names(schedule), schedule.plan.place
     copies = {b: group.num for group in schedule.plan.queues for b in group.bufs}
+    transfers = (*schedule.program.loads, *schedule.program.stores)
     for slot in schedule.plan.slots:
-        queue = slot.queue
-        name = names.param(queue) if queue >= 0 else f"{'p' if slot.panel else 't'}{slot.id}"
-        transfers = (*schedule.program.loads, *schedule.program.stores)
-        values = [t.param for t in transfers if t.buf == queue]
-        target.buffer.add(
-            name=name, layout=slot.layout.value, itemsize=slot.itemsize, copies=copies.get(queue, 1), value=values
-        )
+        name = names.place(places.index(slot.id)).rstrip("_")
+        values = [t.param for t in transfers if t.buf == slot.queue]
+        num = copies.get(slot.queue, 1)
+        target.buffer.add(name=name, layout=slot.layout.value, itemsize=slot.itemsize, copies=num, value=values)
     if schedule.program.scratch:
         target.buffer.add(name="scratch", layout="full", itemsize=schedule.program.scratch, copies=1)
