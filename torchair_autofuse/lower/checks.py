@@ -171,3 +171,51 @@ def scalar_attr_fits(name: str) -> Check:
         return None
 
     return check
+
+
+def inputs_are(dtypes: Sequence[DType], *required: int, optional: Sequence[int] = ()) -> Check:
+    """Each input at these positions is of one of ``dtypes``; only ``optional`` ones may be absent."""
+
+    def check(op: OpView) -> Reason | None:
+        for i in (*required, *optional):
+            info = present(op, i)
+            if info is None:
+                if i in optional:
+                    continue
+                return refuse(op, f"required {input_name(op, i)} is absent")
+            if info.dtype not in dtypes:
+                known = ", ".join(str(d) for d in dtypes)
+                return refuse(op, f"{input_name(op, i)} is {info.dtype}, a fused op takes {known}", "AF202")
+        return None
+
+    return check
+
+
+def outputs_are(*expected: DType | Sequence[DType] | int) -> Check:
+    """One entry per output: its dtype, the dtypes it may have, or the input that has the same one."""
+
+    def check(op: OpView) -> Reason | None:
+        if len(op.outputs) != len(expected):
+            return refuse(op, f"{len(op.outputs)} results, expected {len(expected)}")
+        for k, (info, wanted) in enumerate(zip(op.outputs, expected)):
+            allowed = (op.dtype(wanted),) if isinstance(wanted, int) else wanted
+            allowed = (allowed,) if isinstance(allowed, DType) else allowed
+            if info.dtype not in allowed:
+                known = " or ".join(str(d) for d in allowed)
+                return refuse(op, f"result {k} is {info.dtype}, expected {known}", "AF202")
+        return None
+
+    return check
+
+
+def choice(name: str, default: object, *allowed: object) -> Check:
+    """Attribute ``name`` is one of ``allowed``."""
+
+    def check(op: OpView) -> Reason | None:
+        value = op.attr(name, default)
+        if value in allowed:
+            return None
+        known = ", ".join(repr(v) for v in allowed)
+        return refuse(op, f"attribute {name} = {value!r} is not supported, only {known}")
+
+    return check
