@@ -136,8 +136,7 @@ def test_fresh_cache_filled_by_two_processes_at_once(tmp_path):
     assert all(run.returncode == 0 for run in runs) and len(outputs) == 1
     so = Path(outputs.pop())
     assert so.parent.parent.parent == tmp_path and load(so).entry == "k"
-    left = [p for p in tmp_path.rglob(".build-*")]
-    assert not left
+    assert not list(tmp_path.rglob(".build-*"))
 
 
 def test_build_many_keeps_order_and_survives_errors():

@@ -70,14 +70,16 @@ class _Info(ctypes.Structure):
 class _Arg(ctypes.Structure):
     _fields_ = [
         ("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("kind", ctypes.c_int32),
-        ("reserved", ctypes.c_int32), ("read", ctypes.c_uint64), ("written", ctypes.c_uint64), ("unwritten", ctypes.c_uint64),
+        ("reserved", ctypes.c_int32), ("read", ctypes.c_uint64), ("written", ctypes.c_uint64),
+        ("unwritten", ctypes.c_uint64),
     ]  # fmt: skip
 
 
 class _Result(ctypes.Structure):
     _fields_ = [
         ("status", ctypes.c_int32), ("nframes", ctypes.c_int32), ("block", ctypes.c_int64),
-        ("rule", ctypes.c_char * 32), ("message", ctypes.c_char * 1024), ("frames", ctypes.c_uint64 * 32), ("counters", ctypes.c_uint64 * 20),
+        ("rule", ctypes.c_char * 32), ("message", ctypes.c_char * 1024),
+        ("frames", ctypes.c_uint64 * 32), ("counters", ctypes.c_uint64 * 20),
     ]  # fmt: skip
 
 
@@ -160,8 +162,8 @@ class TwinKernel:
         return TwinProfile(
             block_dim=block_dim, scalar_instructions=c[0], vector_instructions=c[1], mte2_instructions=c[2],
             mte3_instructions=c[3], vector_elements=c[4], vector_repeats=c[5], gm_read_bytes=c[6],
-            gm_written_bytes=c[7], dma_in=c[8], dma_out=c[9], ub_peak_bytes=c[10], barriers=c[11], flags=c[12], sync_alls=c[13],
-            queue_allocs=c[14], args=per_arg,
+            gm_written_bytes=c[7], dma_in=c[8], dma_out=c[9], ub_peak_bytes=c[10], barriers=c[11], flags=c[12],
+            sync_alls=c[13], queue_allocs=c[14], args=per_arg,
         )  # fmt: skip
 
     def _where(self, frames: list[int]) -> str | None:

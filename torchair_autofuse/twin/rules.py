@@ -22,7 +22,7 @@ RULES: dict[str, str] = {
     "mask": "a mask fits the lanes of a repeat, and counter mode is left before the kernel ends",
     "overlap": "source and destination of an instruction are the same or disjoint; some APIs allow only disjoint",
     "padding": "leftPadding and rightPadding are at most 32 bytes, 64-bit types pad with 0; srcInnerPad where needed",
-    "pipe-hazard": "dependent instructions of different pipes, or of the vector pipe, are ordered by flag, queue or barrier",
+    "pipe-hazard": "dependent instructions of two pipes, or of the vector pipe, are ordered by flag, queue or barrier",
     "position": "loads with padding go to VECIN or VECOUT, and stores come from there (not on 950)",
     "queue-leak": "every allocated tensor is freed before its TPipe ends",
     "queue-state": "AllocTensor, EnQue, DeQue, FreeTensor in this order, each tensor with its own queue",

@@ -225,6 +225,14 @@ void cast(const char* api, const Opd& dst, const Opd& src, int mode, uint32_t al
             c.set_taint(d.off, static_cast<uint64_t>(l.n) * de, false);
         } else {
             for (int64_t i = 0; i < l.n; ++i) {
+                if (i % 32 == 0) {  // clean stretches at once
+                    uint32_t n = static_cast<uint32_t>(l.n - i < 32 ? l.n - i : 32);
+                    if (!c.tainted(s.off + static_cast<uint32_t>(i) * se, n * se)) {
+                        c.set_taint(d.off + static_cast<uint32_t>(i) * de, n * de, false);
+                        i += n - 1;
+                        continue;
+                    }
+                }
                 bool t = c.tainted_elem(s.off + static_cast<uint32_t>(i) * se, se);
                 c.set_taint(d.off + static_cast<uint32_t>(i) * de, de, t);
             }

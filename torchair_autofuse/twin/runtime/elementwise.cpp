@@ -297,8 +297,21 @@ void propagate(Core& c, const View& d, const View* s, int nsrc, const Lanes& l, 
             c.set_taint(d.off, bytes, false);
             return;
         }
+        // Clean stretches of 32 elements are handled at once: usually only the tail of a tile is tainted.
         for (int64_t i = 0; i < l.n; ++i) {
             uint32_t at = d.off + static_cast<uint32_t>(i) * d.esize;
+            if (i % 32 == 0) {
+                uint32_t n = static_cast<uint32_t>(l.n - i < 32 ? l.n - i : 32);
+                bool any = use_dst && c.tainted(at, n * d.esize);
+                for (int k = 0; k < nsrc; ++k) {
+                    any = any || c.tainted(s[k].off + static_cast<uint32_t>(i) * s[k].esize, n * s[k].esize);
+                }
+                if (!any) {
+                    c.set_taint(at, n * d.esize, false);
+                    i += n - 1;
+                    continue;
+                }
+            }
             bool t = use_dst && c.tainted_elem(at, d.esize);
             for (int k = 0; k < nsrc; ++k) {
                 t = t || c.tainted_elem(s[k].off + static_cast<uint32_t>(i) * s[k].esize, s[k].esize);
