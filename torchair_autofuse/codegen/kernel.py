@@ -74,8 +74,9 @@ class _Writer:
         self.queues = Queues(schedule, self.names)
         self.flat = schedule.rows is None
         self.slots = [slot for slot in schedule.plan.slots if slot.queue < 0]
-        self.has_panel = bool(self.p.panel or self.queues.in_panel)
-        self.frees_panel = bool(self.queues.in_panel or self.queues.out_panel)
+        panel = self.p.segments[0]
+        self.has_panel = bool(panel.instrs or panel.loads)
+        self.frees_panel = bool(self.queues.groups("in", 0))
 
     # ---- header ---------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ class _Writer:
 
     def helpers(self) -> list[str]:
         """Names of the helper templates that the kernel calls, in order of their dependences."""
-        forms = {i.form for i in (*self.p.panel, *self.p.tile)}
+        forms = {i.form for i in self.p.instrs}
         layouts = {kind: {self.p.bufs[x.buf].layout for x in side} for kind, side in
                    (("in", self.p.loads), ("out", self.p.stores))}  # fmt: skip
         wanted = {
@@ -117,7 +118,7 @@ class _Writer:
 
     def apis(self, form: str) -> list[str]:
         """Ascend C names that instructions of a form are parametrised with."""
-        return sorted({i.api for i in (*self.p.panel, *self.p.tile) if i.form == form})
+        return sorted({i.api for i in self.p.instrs if i.form == form})
 
     # ---- members ----------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class _Writer:
         return [p for p in self.s.kernel.params if p.name in touched]
 
     def _slot(self, slot: int) -> str:
-        return f"{'p' if self.s.plan.slots[slot].panel else 't'}{slot}"
+        return f"t{slot}"
 
     def init(self) -> list[str]:
         lines = [f"{p.name}Gm_.SetGlobalBuffer((__gm__ {p.dtype.cpp}*){p.name});" for p in self._used()]
@@ -151,13 +152,12 @@ class _Writer:
     # ---- functions --------------------------------------------------------------------------------------------
 
     def process(self) -> list[str]:
-        tile = ["CopyIn"] if self.queues.in_tile else []
-        tile += ["Compute"] if self.p.tile or self.queues.out_tile else []
-        tile += ["CopyOut"] if self.queues.out_tile else []
+        tile = ["CopyIn"] if self.queues.groups("in", 1) else []
+        tile += ["Compute"] if self.p.segments[1].instrs or self.queues.groups("out", 1) else []
+        tile += ["CopyOut"] if self.queues.groups("out", 1) else []
         return control.process(self.s, self.names, tile, panel=self.has_panel, free=self.frees_panel)
 
     def functions(self) -> list[_Function]:
-        q = self.queues
         found = []
         if self.s.outer:
             found.append(_Function("SetOuter", "int64_t outer", control.set_outer(self.s, self.names)))
@@ -165,46 +165,44 @@ class _Writer:
             args = "" if self.flat else "int64_t r, int64_t col, uint32_t cols, uint32_t pitch"
             found.append(_Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))
         if self.frees_panel:
-            free = [*q.free(q.in_panel, member=True), *q.free(q.out_panel, member=True)]
-            found.append(_Function("FreePanel", "", free))
+            found.append(_Function("FreePanel", "", self.queues.free(self.queues.groups("in", 0))))
         args = control.FLAT_ARGS if self.flat else control.TILE_ARGS
-        if q.in_tile:
-            found.append(_Function("CopyIn", args, q.copy_in(q.in_tile)))
-        if self.p.tile or q.out_tile:
+        loads, stores = self.queues.groups("in", 1), self.queues.groups("out", 1)
+        if loads:
+            found.append(_Function("CopyIn", args, self.queues.copy_in(loads)))
+        if self.p.segments[1].instrs or stores:
             compute_args = "uint32_t cols" if self.flat else "uint32_t rows, uint32_t cols, uint32_t pitch"
             found.append(_Function("Compute", compute_args, self._compute()))
-        if q.out_tile:
-            found.append(_Function("CopyOut", args, q.copy_out(q.out_tile)))
+        if stores:
+            found.append(_Function("CopyOut", args, self.queues.copy_out(stores)))
         return found
 
     def _load_panel(self) -> list[str]:
-        q = self.queues
-        lines = [*q.copy_in(q.in_panel), *q.take(q.in_panel, "DeQue", member=True)]
-        if not self.p.panel:
+        q, instrs = self.queues, self.p.segments[0].instrs
+        loads, stores = q.groups("in", 0), q.groups("out", 0)
+        lines = [*q.copy_in(loads), *q.take(loads, "DeQue")]
+        if not instrs:
             return lines
-        calls = instructions(self.names, self.p.panel, barrier_first=bool(self.slots))
+        calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
         if not self.flat and _mentions(calls, "row"):
             lines.append("const uint32_t row = RoundUp(pitch, kLanes);")
-        lines += q.take(q.out_panel, "AllocTensor", member=True)
-        lines += [*self._slot_tensors(self.p.panel), *calls, "PipeBarrier<PIPE_V>();"]
-        for group in q.out_panel:
-            lines += [*q.enqueue([group], member=True), *q.take([group], "DeQue", member=True)]
-            for b in group.bufs:
-                lines += q.store(b, f"{self.names.param(b)}_")
-        return lines
+        lines += q.take(stores, "AllocTensor")
+        lines += [*self._slot_tensors(instrs), *calls, "PipeBarrier<PIPE_V>();"]
+        return [*lines, *q.enqueue(stores), *q.copy_out(stores)]
 
     def _compute(self) -> list[str]:
-        q = self.queues
-        calls = instructions(self.names, self.p.tile, barrier_first=bool(self.slots))
+        q, instrs = self.queues, self.p.segments[1].instrs
+        loads, stores = q.groups("in", 1), q.groups("out", 1)
+        calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
         lines = []
         if self.flat:
             lines.append("const uint32_t full = RoundUp(cols, kLanes);")
         else:
             lines += ["const uint32_t full = RoundUp(rows * pitch, kLanes);"] if _mentions(calls, "full") else []
             lines += ["const uint32_t col = RoundUp(rows, kLanes);"] if _mentions(calls, "col") else []
-        lines += [*q.take(q.in_tile, "DeQue", member=False), *q.take(q.out_tile, "AllocTensor", member=False)]
-        lines += [*self._slot_tensors(self.p.tile), *calls]
-        return [*lines, *q.enqueue(q.out_tile), *q.free(q.in_tile)]
+        lines += [*q.take(loads, "DeQue"), *q.take(stores, "AllocTensor")]
+        lines += [*self._slot_tensors(instrs), *calls]
+        return [*lines, *q.enqueue(stores), *q.free(loads)]
 
     def _slot_tensors(self, instrs: Sequence[Instr]) -> list[str]:
         place = self.s.plan.place

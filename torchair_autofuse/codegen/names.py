@@ -33,14 +33,22 @@ class Names:
         index = same.index(buf)
         return f"{mine.param}{chr(ord('a') + index)}" if len(same) <= 26 else f"{mine.param}_{index}"
 
+    def queue_tensor(self, buf: int) -> str:
+        """The LocalTensor of a queue buffer; a member where it stays for the tiles after its segment."""
+        name = self.param(buf)
+        return name if self.loops(buf) else f"{name}_"
+
+    def loops(self, buf: int) -> bool:
+        """Whether the segment that fills a buffer runs per tile."""
+        return self.schedule.program.segments[self.schedule.program.bufs[buf].segment].loop
+
     def place(self, buf: int) -> str:
         """The LocalTensor that holds a buffer, before any change of type."""
         plan = self.schedule.plan
         slot = plan.slots[plan.place[buf]]
         if slot.queue >= 0:
-            name = self.param(slot.queue)
-            return f"{name}_" if slot.panel else name
-        return f"{'p' if slot.panel else 't'}{slot.id}"
+            return self.queue_tensor(slot.queue)
+        return f"t{slot.id}"
 
     def place_type(self, buf: int) -> str:
         """Element type the LocalTensor of a buffer's place is declared with."""

@@ -13,20 +13,20 @@ _RUN = {Layout.FULL: "cols", Layout.ROW: "cols", Layout.COL: "rows", Layout.ONE:
 
 
 class Queues:
-    """The queue groups of a schedule. ``in_tile`` and ``out_tile`` move per tile, the panel ones once per panel."""
+    """The queue groups of a schedule. Tensors of segments that run once are members, those of loops are local."""
 
     def __init__(self, schedule: Schedule, names: Names) -> None:
         self._s, self._names = schedule, names
         self._bufs = schedule.program.bufs
         self._load_of = {x.buf: x for x in schedule.program.loads}
         self._store_of = {x.buf: x for x in schedule.program.stores}
-        self.in_tile = self._groups("in", panel=False)
-        self.in_panel = self._groups("in", panel=True)
-        self.out_tile = self._groups("out", panel=False)
-        self.out_panel = self._groups("out", panel=True)
 
-    def _groups(self, kind: str, *, panel: bool) -> list[QueueGroup]:
-        return [g for g in self._s.plan.queues if g.kind == kind and g.panel == panel]
+    def groups(self, kind: str, segment: int) -> list[QueueGroup]:
+        """The groups that a segment fills ("in": loads, "out": stores)."""
+        return [g for g in self._s.plan.queues if g.kind == kind and g.segment == segment]
+
+    def _stays(self, group: QueueGroup) -> bool:
+        return not self._names.loops(group.bufs[0])
 
     # ---- names --------------------------------------------------------------------------------------------------
 
@@ -34,14 +34,15 @@ class Queues:
         """Member name of the TQue of a group."""
         if len(group.bufs) == 1:
             return f"{self._names.param(group.bufs[0])}Queue_"
-        index = self._groups(group.kind, panel=group.panel).index(group)
-        return f"{group.kind}{'Panel' if group.panel else ''}Queue{index}_"
+        index = self.groups(group.kind, group.segment).index(group)
+        return f"{group.kind}{self._s.program.segments[group.segment].name.capitalize()}Queue{index}_"
 
     def token(self, group: QueueGroup) -> str:
         """Name of the LocalTensor that is allocated: the buffer itself, or the bytes that a group shares."""
         if len(group.bufs) == 1:
-            return self._names.param(group.bufs[0])
-        return self.queue(group).replace("Queue", "Group").rstrip("_")
+            return self._names.queue_tensor(group.bufs[0])
+        name = self.queue(group).replace("Queue", "Group").rstrip("_")
+        return f"{name}_" if self._stays(group) else name
 
     def element(self, group: QueueGroup) -> str:
         """Element type that a group is allocated in."""
@@ -61,10 +62,10 @@ class Queues:
         for group in self._s.plan.queues:
             position = "TPosition::VECIN" if group.kind == "in" else "TPosition::VECOUT"
             lines.append(f"TQue<{position}, 1> {self.queue(group)};")
-        for group in (*self.in_panel, *self.out_panel):
-            lines += [f"LocalTensor<{self._bufs[b].cpp}> {self._names.param(b)}_;" for b in group.bufs]
+        for group in filter(self._stays, self._s.plan.queues):
+            lines += [f"LocalTensor<{self._bufs[b].cpp}> {self._names.queue_tensor(b)};" for b in group.bufs]
             if len(group.bufs) > 1:
-                lines.append(f"LocalTensor<uint8_t> {self.token(group)}_;")
+                lines.append(f"LocalTensor<uint8_t> {self.token(group)};")
         return lines
 
     def init(self) -> list[str]:
@@ -76,30 +77,30 @@ class Queues:
 
     # ---- queue operations ---------------------------------------------------------------------------------------
 
-    def take(self, groups: Iterable[QueueGroup], call: str, *, member: bool) -> list[str]:
+    def take(self, groups: Iterable[QueueGroup], call: str) -> list[str]:
         """AllocTensor or DeQue of each group, and names for the buffers of shared ones."""
         lines = []
         for group in groups:
             token, element = self.token(group), self.element(group)
-            left = f"{token}_" if member else f"LocalTensor<{element}> {token}"
+            left = token if self._stays(group) else f"LocalTensor<{element}> {token}"
             lines.append(f"{left} = {self.queue(group)}.{call}<{element}>();")
             if len(group.bufs) > 1:
-                lines += self._split(group, f"{token}_" if member else token, member=member)
+                lines += self._split(group, token)
         return lines
 
-    def _split(self, group: QueueGroup, tensor: str, *, member: bool) -> list[str]:
+    def _split(self, group: QueueGroup, tensor: str) -> list[str]:
         lines = []
         for k, b in enumerate(group.bufs):
-            cpp, name = self._bufs[b].cpp, self._names.param(b)
+            cpp, name = self._bufs[b].cpp, self._names.queue_tensor(b)
             part = f"{tensor}[{self.size(group, k)}].ReinterpretCast<{cpp}>()"
-            lines.append(f"{name}_ = {part};" if member else f"LocalTensor<{cpp}> {name} = {part};")
+            lines.append(f"{name} = {part};" if self._stays(group) else f"LocalTensor<{cpp}> {name} = {part};")
         return lines
 
-    def enqueue(self, groups: Iterable[QueueGroup], *, member: bool = False) -> list[str]:
-        return [f"{self.queue(g)}.EnQue({self.token(g)}{'_' if member else ''});" for g in groups]
+    def enqueue(self, groups: Iterable[QueueGroup]) -> list[str]:
+        return [f"{self.queue(g)}.EnQue({self.token(g)});" for g in groups]
 
-    def free(self, groups: Iterable[QueueGroup], *, member: bool = False) -> list[str]:
-        return [f"{self.queue(g)}.FreeTensor({self.token(g)}{'_' if member else ''});" for g in groups]
+    def free(self, groups: Iterable[QueueGroup]) -> list[str]:
+        return [f"{self.queue(g)}.FreeTensor({self.token(g)});" for g in groups]
 
     # ---- copies -------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Queues:
         """Alloc, copy from GM, EnQue, one group after the other."""
         lines = []
         for group in groups:
-            lines += self.take([group], "AllocTensor", member=False)
+            lines += self.take([group], "AllocTensor")
             for b in group.bufs:
                 lines += self._load(b)
             lines += self.enqueue([group])
@@ -117,16 +118,16 @@ class Queues:
         """DeQue, copy to GM, free, one group after the other."""
         lines = []
         for group in groups:
-            lines += self.take([group], "DeQue", member=False)
+            lines += self.take([group], "DeQue")
             for b in group.bufs:
-                lines += self.store(b, self._names.param(b))
+                lines += self._store(b)
             lines += self.free([group])
         return lines
 
     def _load(self, b: int) -> list[str]:
         transfer, buf = self._load_of[b], self._bufs[b]
         source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
-        name = self._names.param(b)
+        name = self._names.queue_tensor(b)
         if buf.layout == Layout.FULL and self._s.rows is not None:
             copy = f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
             return _when(self._filled(transfer), copy)
@@ -134,9 +135,9 @@ class Queues:
         copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
         return _when(self._filled(transfer), copy)
 
-    def store(self, b: int, tensor: str) -> list[str]:
-        """Copies one output buffer, held by ``tensor``, to GM; what several tiles or cores compute is stored once."""
-        transfer, buf = self._store_of[b], self._bufs[b]
+    def _store(self, b: int) -> list[str]:
+        """Copies one output buffer to GM; what several tiles or cores compute is stored once."""
+        transfer, buf, tensor = self._store_of[b], self._bufs[b], self._names.queue_tensor(b)
         target = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
         conditions = self._filled(transfer) + self._owner(transfer, buf.layout)
         if buf.layout == Layout.FULL and self._s.rows is not None:

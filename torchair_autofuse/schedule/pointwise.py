@@ -133,7 +133,7 @@ def _values_reason(nest: Nest) -> Reason | None:
 
 def _types_reason(program: Program) -> Reason | None:
     """Why a value cannot be repeated along an axis: only 16 and 32 bit types can."""
-    for instr in (*program.panel, *program.tile):
+    for instr in program.instrs:
         if instr.form in ("brcb", "expand") and program.bufs[instr.dst].cpp not in isa.REPEATABLE:
             return Reason("AF202", f"no instruction repeats {program.bufs[instr.dst].cpp} values in UB")
     return None

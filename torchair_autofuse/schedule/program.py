@@ -31,7 +31,7 @@ class Buf:
     cpp: str  # element type; "bits" for a bit mask
     layout: Layout
     kind: str = "tmp"
-    panel: bool = False  # filled once per panel (rows that share all outer indices), kept for all its tiles
+    segment: int = 0  # index of the segment that fills it first
 
     @property
     def itemsize(self) -> int:
@@ -82,16 +82,40 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Loads, then instructions, then stores, run together.
+
+    ``loop``: run for every tile of the block at hand; else once per block. What a segment before it has filled stays
+    for all its rounds.
+    """
+
+    name: str
+    loop: bool
+    loads: tuple[Transfer, ...]
+    instrs: tuple[Instr, ...]
+    stores: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True)
 class Program:
-    """Instructions per panel and per tile, with the transfers they need."""
+    """The segments of one block of work, in order."""
 
     bufs: tuple[Buf, ...]
-    loads: tuple[Transfer, ...]
-    stores: tuple[Transfer, ...]
-    panel: tuple[Instr, ...]
-    tile: tuple[Instr, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def loads(self) -> tuple[Transfer, ...]:
+        return tuple(x for s in self.segments for x in s.loads)
+
+    @property
+    def stores(self) -> tuple[Transfer, ...]:
+        return tuple(x for s in self.segments for x in s.stores)
+
+    @property
+    def instrs(self) -> tuple[Instr, ...]:
+        return tuple(i for s in self.segments for i in s.instrs)
 
     @property
     def scratch(self) -> int:
         """Temporary bytes per element that the costliest instruction needs."""
-        return max((i.scratch for i in (*self.panel, *self.tile)), default=0)
+        return max((i.scratch for i in self.instrs), default=0)

@@ -9,7 +9,7 @@ from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store
 from torchair_autofuse.schedule import isa
-from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Program, Transfer
+from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Program, Segment, Transfer
 from torchair_autofuse.schedule.sizes import size_text
 
 _SPREAD = {Layout.COL: Layout.COLB, Layout.ONE: Layout.ONEB}
@@ -21,10 +21,9 @@ class Selector:
     def __init__(self, nest: Nest, rows: str | None, cols: str | None) -> None:
         self._nest, self._rows, self._cols = nest, rows, cols
         self._bufs: list[Buf] = []
-        self._loads: list[Transfer] = []
-        self._stores: list[Transfer] = []
-        self._panel: list[Instr] = []
-        self._tile: list[Instr] = []
+        self._loads: list[list[Transfer]] = [[], []]  # per segment
+        self._stores: list[list[Transfer]] = [[], []]
+        self._instrs: list[list[Instr]] = [[], []]
         self._at: dict[str, int] = {}  # SSA name -> buffer of a numeric value
         self._bits: dict[str, int] = {}  # SSA name -> buffer of a bool value's bit mask
         self._consts: dict[str, Const] = {}
@@ -54,9 +53,12 @@ class Selector:
         for store in self._nest.stores:
             self._origin = ", ".join(store.origin)
             self._store(store)
-        return Program(
-            tuple(self._bufs), tuple(self._loads), tuple(self._stores), tuple(self._panel), tuple(self._tile)
-        )
+        return self._finish(("panel", "tile"), (False, True))
+
+    def _finish(self, names: Sequence[str], loops: Sequence[bool]) -> Program:
+        parts = zip(names, loops, self._loads, self._instrs, self._stores)
+        segments = (Segment(name, loop, tuple(ld), tuple(ins), tuple(st)) for name, loop, ld, ins, st in parts)
+        return Program(tuple(self._bufs), tuple(segments))
 
     # ---- buffers ------------------------------------------------------------------------------------------------
 
@@ -70,15 +72,18 @@ class Selector:
             (row, col), Layout.ONE
         )
 
+    def _home(self, layout: Layout) -> int:
+        """The segment that fills buffers of a layout: what does not vary over rows, once for all tiles of a panel."""
+        return 0 if layout in (Layout.ROW, Layout.ONE, Layout.ONEB) else 1
+
     def _new(self, cpp: str, layout: Layout, kind: str = "tmp") -> int:
-        panel = layout in (Layout.ROW, Layout.ONE, Layout.ONEB)
-        self._bufs.append(Buf(len(self._bufs), cpp, layout, kind, panel))
+        self._bufs.append(Buf(len(self._bufs), cpp, layout, kind, self._home(layout)))
         return len(self._bufs) - 1
 
     def _emit(self, api: str, cpp: str, layout: Layout, srcs: Sequence[int], **more: object) -> int:
         dst = self._new(cpp, layout)
         instr = Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
-        (self._panel if self._bufs[dst].panel else self._tile).append(instr)
+        self._instrs[self._bufs[dst].segment].append(instr)
         return dst
 
     def _cached(self, key: tuple[object, ...], make: object) -> int:
@@ -91,7 +96,7 @@ class Selector:
     def _load(self, load: Load) -> None:
         layout = self.layout([a for a, _ in load.strides])
         buf = self._new(load.dtype.cpp, layout, "in")
-        self._loads.append(Transfer(buf, load.param, load.strides, load.offset))
+        self._loads[self._bufs[buf].segment].append(Transfer(buf, load.param, load.strides, load.offset))
         if load.dtype == BOOL:
             half = self._emit("Cast", "half", layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
             self._bits[load.name] = self._compare_scalar(half, "ne", "(half)0", layout)
@@ -107,13 +112,14 @@ class Selector:
         else:
             buf = self._in_layout(store.value, layout)
             b = self._bufs[buf]
-            read_later = b.panel and any(buf in i.srcs for i in self._tile)  # a queue buffer is gone once stored
+            later = (i for instrs in self._instrs[b.segment + 1 :] for i in instrs)
+            read_later = any(buf in i.srcs for i in later)  # a queue buffer is gone once stored
             if buf in self._out or b.kind == "in" or read_later:
                 buf = self._emit("DataCopy", dtype.cpp, layout, [buf], in_place=False)
         b = self._bufs[buf]
-        self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.panel)
+        self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.segment)
         self._out.add(buf)
-        self._stores.append(Transfer(buf, store.param, store.strides, store.offset))
+        self._stores[b.segment].append(Transfer(buf, store.param, store.strides, store.offset))
 
     # ---- layouts ------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Program
 
-_FOREVER = 1 << 30
-
 
 @dataclass(frozen=True)
 class Slot:
@@ -16,7 +14,6 @@ class Slot:
     id: int
     layout: Layout
     itemsize: int
-    panel: bool
     queue: int = -1
 
 
@@ -25,7 +22,7 @@ class QueueGroup:
     """Buffers that travel through one TQue together: one allocation, one EnQue. ``num``: 2 is double buffering."""
 
     kind: str  # "in" or "out"
-    panel: bool
+    segment: int
     bufs: tuple[int, ...]
     num: int
 
@@ -57,29 +54,37 @@ class _Lane:
 
 
 def plan(program: Program, max_live: int) -> UbPlan:
-    """Places all buffers. ``max_live``: queue buffers per position, each with an event of its own (chip limit)."""
+    """Places all buffers. ``max_live``: tensors that may be allocated at once per queue position (chip limit)."""
     bufs = program.bufs
-    queues = _queues(bufs, max_live)
+    spans = _spans(program)
     lanes: list[_Lane] = []
     place: dict[int, int] = {}
     for b in bufs:
         if b.kind != "tmp":
-            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, b.panel, b.id)))
+            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, b.id), [(*spans[b.id], b.id)]))
             place[b.id] = lanes[-1].slot.id
-    for panel, instrs in ((True, program.panel), (False, program.tile)):
-        _place_phase(panel, instrs, program, lanes, place)
-    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), queues)
+    for instr in program.instrs:
+        for buf in (bufs[b] for b in (instr.work, instr.dst) if b >= 0):
+            if buf.kind != "tmp" or buf.id in place:
+                continue
+            chosen = _choose(buf, spans[buf.id], instr, program, lanes, place)
+            chosen.spans.append((*spans[buf.id], buf.id))
+            place[buf.id] = chosen.slot.id
+    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), _queues(program, max_live))
 
 
-def _queues(bufs: tuple[Buf, ...], max_live: int) -> tuple[QueueGroup, ...]:
+def _queues(program: Program, max_live: int) -> tuple[QueueGroup, ...]:
+    """Groups so that the buffers of one position are never more than the chip allows.
+
+    Every buffer of a queue holds an event of its pipe pair while it is free, so that all segments count together, and
+    a double buffer twice.
+    """
     groups: list[QueueGroup] = []
+    costs = [2 if s.loop else 1 for s in program.segments]
     for kind in ("in", "out"):
-        panel = [b.id for b in bufs if b.kind == kind and b.panel]
-        tile = [b.id for b in bufs if b.kind == kind and not b.panel]
-        # every buffer of a queue holds an event of its pipe pair while it is free, a double buffer holds two
-        few, many = _shares([len(panel), len(tile)], [1, 2], max_live)
-        groups += [QueueGroup(kind, True, g, 1) for g in _deal(panel, few)]
-        groups += [QueueGroup(kind, False, g, 2) for g in _deal(tile, many)]
+        per = [[b.id for b in program.bufs if b.kind == kind and b.segment == k] for k in range(len(costs))]
+        for k, share in enumerate(_shares([len(p) for p in per], costs, max_live)):
+            groups += [QueueGroup(kind, k, g, costs[k]) for g in _deal(per[k], share)]
     return tuple(groups)
 
 
@@ -99,65 +104,55 @@ def _deal(ids: list[int], groups: int) -> list[tuple[int, ...]]:
     return [tuple(ids[i : i + size]) for i in range(0, len(ids), size)]
 
 
-def _place_phase(
-    panel: bool, instrs: tuple[Instr, ...], program: Program, lanes: list[_Lane], place: dict[int, int]
-) -> None:
-    bufs = program.bufs
-    spans = _spans(panel, instrs, program)
-    for lane in lanes:  # queue buffers of this phase are taken from the start (in) or until the end (out)
-        queue = lane.slot.queue
-        if queue in spans:
-            first, last = spans[queue]
-            lane.spans.append((-1, last, queue) if bufs[queue].kind == "in" else (first, _FOREVER, queue))
-    for instr in instrs:
-        for buf in (bufs[b] for b in (instr.work, instr.dst) if b >= 0):
-            if buf.kind != "tmp":
-                continue
-            first, last = spans[buf.id]
-            chosen = _choose(buf, first, last, instr, instrs, lanes, place, panel)
-            chosen.spans.append((first, last, buf.id))
-            place[buf.id] = chosen.slot.id
+def _spans(program: Program) -> dict[int, tuple[int, int]]:
+    """buffer -> (index of the instruction that first writes it, index of the last that needs it).
 
-
-def _spans(panel: bool, instrs: tuple[Instr, ...], program: Program) -> dict[int, tuple[int, int]]:
-    """buffer -> (index of the instruction that writes it, index of the last that reads it)."""
+    Indices run over the instructions of all segments. A loaded buffer is taken from the start of its segment. What a
+    loop reads but does not fill has to last to its end, and so has what a segment stores. Only the first segment's
+    loads stay for the whole block: the loops after it read them.
+    """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for k, instr in enumerate(instrs):
-        first[instr.dst] = k
-        last.setdefault(instr.dst, k)
-        if instr.work >= 0:
-            first[instr.work] = last[instr.work] = k
-        for s in instr.srcs:
-            last[s] = k
-    read_by_tile = {s for i in program.tile for s in i.srcs} if panel else set()
-    stored = {t.buf for t in program.stores}
-    spans = {}
-    for b in program.bufs:
-        if b.panel != panel:
-            continue
-        end = _FOREVER if b.id in read_by_tile or b.id in stored else last.get(b.id, -1)
-        spans[b.id] = (first.get(b.id, -1), end)
-    return spans
+    at = 0
+    for k, segment in enumerate(program.segments):
+        start, end = at, at + len(segment.instrs)
+        filled = {i.dst for i in segment.instrs} | {i.work for i in segment.instrs}
+        for transfer in segment.loads:
+            first[transfer.buf], last[transfer.buf] = start - 1, start - 1
+        for instr in segment.instrs:
+            for b in (instr.work, instr.dst):
+                if b >= 0:
+                    first.setdefault(b, at)
+                    last[b] = max(last.get(b, at), at)
+            for s in instr.srcs:
+                own = program.bufs[s].segment == k and (s in filled or program.bufs[s].kind == "in")
+                last[s] = max(last.get(s, -1), at if own or not segment.loop else end)
+            at += 1
+        for transfer in segment.stores:
+            last[transfer.buf] = end  # until it is enqueued
+    return {b: (first[b], last[b]) for b in first}
 
 
 def _choose(
     buf: Buf,
-    first: int,
-    last: int,
+    span: tuple[int, int],
     instr: Instr,
-    instrs: tuple[Instr, ...],
+    program: Program,
     lanes: list[_Lane],
     place: dict[int, int],
-    panel: bool,
 ) -> _Lane:
+    start = sum(len(s.instrs) for s in program.segments[: buf.segment])
+    stays = span[1] >= start + len(program.segments[buf.segment].instrs)  # read by later segments
+
     def fits(lane: _Lane) -> bool:
         slot = lane.slot
-        if slot.layout != buf.layout or slot.panel != panel or slot.itemsize < buf.itemsize:
+        if slot.layout != buf.layout or slot.itemsize < buf.itemsize:
             return False
-        if slot.queue >= 0 and slot.itemsize != buf.itemsize:
-            return False
-        return all(_apart(span, (first, last, buf.id), instrs, buf, slot) for span in lane.spans)
+        if slot.queue >= 0:  # a queue's tensor exists within its segment only
+            owner = program.bufs[slot.queue]
+            if stays or owner.segment != buf.segment or slot.itemsize != buf.itemsize:
+                return False
+        return all(_apart(other, (*span, buf.id), program.instrs) for other in lane.spans)
 
     sources = [place[s] for s in instr.srcs if s in place]
     candidates = [lane for lane in lanes if fits(lane)]
@@ -166,16 +161,16 @@ def _choose(
             candidates,
             key=lambda lane: (lane.slot.id not in sources, lane.slot.itemsize, lane.slot.queue < 0, lane.slot.id),
         )
-    lanes.append(_Lane(Slot(len(lanes), buf.layout, buf.itemsize, panel)))
+    lanes.append(_Lane(Slot(len(lanes), buf.layout, buf.itemsize)))
     return lanes[-1]
 
 
-def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr, ...], buf: Buf, slot: Slot) -> bool:
+def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr, ...]) -> bool:
     """Whether two buffers may share a place: one dies before the other is written, or is overwritten in place."""
     early, late = (a, b) if a[0] <= b[0] else (b, a)
     if early[1] < late[0]:
         return True
-    if early[1] > late[0] or late[0] < 0:
+    if early[1] > late[0] or not 0 <= late[0] < len(instrs):
         return False
     instr = instrs[late[0]]
     return instr.in_place and early[2] in instr.srcs and late[2] in (instr.dst, instr.work)
