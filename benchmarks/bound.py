@@ -1,9 +1,8 @@
 """The upper bound on vertical fusion: which kernels could be one if only data flow mattered.
 
-Greedy contraction of elementwise, broadcast and generator ops (casts, comparisons, fills and BroadcastTo included)
-along data edges, views being transparent, each merge kept only if the contracted graph stays acyclic. Neither iteration
-domains nor UB nor dtypes count, so a planner of this kind of fusion can hardly do better; the least count of several
-orders of the edges is taken. Siblings are not merged.
+Greedy contraction of the ops of some classes along data edges, views being transparent, each merge kept only if the
+contracted graph stays acyclic. Neither iteration domains nor UB nor dtypes count, so a planner of this kind of fusion
+can hardly do better; the least count of several orders of the edges is taken. Siblings are not merged.
 """
 
 from __future__ import annotations
@@ -14,7 +13,12 @@ from dataclasses import dataclass
 from torchair_autofuse.ge.catalogue import RANDOM, has_side_effect, host_nodes, is_kernel, is_view, op_class
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 
-_CLASSES = ("elementwise", "broadcast", "generator")
+SCOPES: dict[str, tuple[str, ...]] = {
+    "pointwise": ("elementwise", "broadcast", "generator"),
+    "reduce": ("elementwise", "broadcast", "generator", "reduce", "norm", "loss"),
+    "all": ("elementwise", "broadcast", "generator", "reduce", "norm", "loss", "move"),
+}
+"""Op classes that a bound merges: casts, comparisons, fills, BroadcastTo in "pointwise", transposes only in "all"."""
 _ALSO = ("BroadcastTo", "BroadcastToD", "Expand", "ExpandD")
 # Of these classes by their use, but they move data or have a state of their own.
 _NOT = ("ApplyRotaryPosEmb", "InterleaveRope", "RotaryMul", "RotaryMulGrad", "RotaryPositionEmbedding",
@@ -31,22 +35,22 @@ class Bound:
     edges: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-def may_fuse(node: Node, graph: Graph) -> bool:
-    """Whether the bound merges this node at all."""
+def may_fuse(node: Node, graph: Graph, scope: str = "pointwise") -> bool:
+    """Whether the bound of this scope (a key of SCOPES) merges the node at all."""
     if not is_kernel(node, graph) or node.name in graph.controlled:
         return False
     if has_side_effect(node.type) or node.type in RANDOM or node.type in _NOT:
         return False
-    return op_class(node.type) in _CLASSES or node.type in _ALSO
+    return op_class(node.type) in SCOPES[scope] or node.type in _ALSO
 
 
-def upper_bound(graph: Graph) -> Bound:
+def upper_bound(graph: Graph, scope: str = "pointwise") -> Bound:
     """The bound for ``graph`` (inferred tensors expected). Only nodes that some output needs count."""
     live = live_nodes(graph)
     work = [n for n in graph.nodes if n.name in live and not _is_free(n, graph)]
     number = {n.name: i for i, n in enumerate(work)}
     sources = {n.name: list(_real_sources(n, graph, number)) for n in work}
-    fusible = {n.name for n in work if may_fuse(n, graph)}
+    fusible = {n.name for n in work if may_fuse(n, graph, scope)}
     edges = [
         (producer, node.name, views)
         for node in work

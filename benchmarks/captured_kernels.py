@@ -9,14 +9,15 @@ from benchmarks import graphs
 from benchmarks.bound import live_nodes, upper_bound
 from benchmarks.captured import Case, case
 from benchmarks.lost_table import lost_sections
-from benchmarks.section import Section, Settings, percent, total
+from benchmarks.section import Section, Settings, percent
 from torchair_autofuse.ge.catalogue import kernels
 
-_COLUMNS = ("graph", "before", "after", "bound", "bound, cleaned", "saved %", "of the bound %", "GM MB before",
-            "GM MB after", "GM MB floor", "plan+codegen s")  # fmt: skip
+_COLUMNS = ("graph", "before", "after", "bound", "cleaned", "+reduce", "+move", "saved %", "of the bound %",
+            "GM MB before", "GM MB after", "GM MB floor", "plan+codegen s")  # fmt: skip
 _NOTES = (
     "before: live kernels of the graph as captured; bound: elementwise, broadcast and generator ops contracted along "
-    "data edges across views, acyclic, no other limit; cleaned: the same after clean-up (x * 1, repeated views).",
+    "data edges across views, acyclic, no other limit; cleaned: the same after clean-up (x * 1, repeated views); "
+    "+reduce: reductions, norms and losses too; +move: concat, slice, pad and transpose as well.",
     "gap ops: ops that TorchAir has no converter for; nothing is known of their results.",
     "GM MB: 10^6 bytes read and written; totals are over the graphs where all of it is known.",
 )
@@ -32,8 +33,13 @@ class Row:
     after: int
     bound: int
     cleaned: int
+    with_reduce: int
+    with_all: int
     gm: tuple[int, int, int] | None  # bytes before, after, floor
     seconds: float
+
+
+_COUNTS = ("before", "after", "bound", "cleaned", "with_reduce", "with_all")
 
 
 def run(settings: Settings) -> list[Section]:
@@ -44,7 +50,11 @@ def run(settings: Settings) -> list[Section]:
     if rows:
         table.append(_cells(_sum("total", rows)))
         table.append(_cells(_sum("without gap ops", [row for row in rows if not row.gaps])))
-    return [Section("Captured static graphs", _COLUMNS, tuple(table), _NOTES), *lost_sections(cases, "static")]
+    return [
+        Section("Captured static graphs", _COLUMNS, tuple(table), _NOTES),
+        *lost_sections(cases, "static", "pointwise"),
+        *lost_sections(cases, "static", "reduce"),
+    ]
 
 
 def measure(c: Case) -> Row:
@@ -58,6 +68,8 @@ def measure(c: Case) -> Row:
         after=report.kernels_after,
         bound=upper_bound(c.original).kernels,
         cleaned=upper_bound(c.simplified).kernels,
+        with_reduce=upper_bound(c.simplified, "reduce").kernels,
+        with_all=upper_bound(c.simplified, "all").kernels,
         gm=None if None in gm else gm,  # type: ignore[arg-type]
         seconds=sum(report.seconds.values()),
     )
@@ -76,15 +88,16 @@ def short_name(name: str) -> str:
 
 
 def _sum(name: str, rows: Sequence[Row]) -> Row:
-    counts = [sum(getattr(r, field) for r in rows) for field in ("before", "after", "bound", "cleaned")]
-    gm = tuple(total([r.gm[i] for r in rows if r.gm is not None]) for i in range(3))
-    return Row(name, False, *counts, None if None in gm else gm, sum(r.seconds for r in rows))  # type: ignore[arg-type]
+    counts = {field: sum(getattr(r, field) for r in rows) for field in _COUNTS}
+    known = [r.gm for r in rows if r.gm is not None]
+    gm = (sum(g[0] for g in known), sum(g[1] for g in known), sum(g[2] for g in known)) if known else None
+    return Row(name=name, gaps=False, gm=gm, seconds=sum(r.seconds for r in rows), **counts)
 
 
 def _cells(row: Row) -> tuple[object, ...]:
     saved = row.before - row.after
     gm = (None, None, None) if row.gm is None else tuple(round(b / 1e6, 3) for b in row.gm)
     return (
-        row.name, row.before, row.after, row.bound, row.cleaned, percent(saved, row.before),
+        row.name, *(getattr(row, field) for field in _COUNTS), percent(saved, row.before),
         percent(saved, row.before - row.cleaned), *gm, round(row.seconds, 3),
     )  # fmt: skip

@@ -29,7 +29,7 @@ def run(settings: Settings) -> list[Section]:
     for title, chosen in (("total", rows), ("without gap ops", clean)):
         if chosen:
             table.append(_cells(title, [s for s, _ in chosen], [d for _, d in chosen]))
-    lost = lost_sections([dynamic for _, dynamic in pairs], "dynamic")
+    lost = lost_sections([dynamic for _, dynamic in pairs], "dynamic", "pointwise")
     return [Section("Captured graphs with symbolic sizes", _COLUMNS, tuple(table), _NOTES), *lost]
 
 

@@ -33,5 +33,6 @@ def shapes() -> dict[str, dict[str, tuple[list[int], str]]]:
     return _read("shapes.json.gz")
 
 
-def _read(file: str) -> Any:
-    return json.loads(gzip.decompress((FOLDER / file).read_bytes()))
+def _read(file: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress((FOLDER / file).read_bytes()))
+    return found

@@ -35,7 +35,7 @@ def on_gpu(settings: Settings) -> list[dict[str, Any]]:
 
     for module in (joint_graph, post_grad):  # their pattern tables are traced on the CPU, before the pretence starts
         module.lazy_init(torch.device("cpu"))
-        module.lazy_init = lambda *args, **kwargs: None  # type: ignore[assignment]
+        module.lazy_init = lambda *args, **kwargs: None
     with _pretend():
         fake = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         return [_one(label, model, dtype, fake) for label, model, dtype in cases(settings)]

@@ -21,7 +21,7 @@ from benchmarks.models import MODELS, Model
 from benchmarks.section import Settings
 
 _CALL = re.compile(r"^\s+(?:\w+\.run\(|(?:kernels\.)?cpp_fused\w*\()", re.M)
-_REPEATS = 5
+_REPEATS = 50
 
 
 class Spy:

@@ -15,13 +15,14 @@ _PAIRS = 12
 _EXAMPLE_CHARS = 110
 
 
-def lost_sections(cases: Sequence[Case], kind: str) -> list[Section]:
-    """Both tables over ``cases``; ``kind`` ("static", "dynamic") is for the titles."""
-    lost = {c.name: losses(c.simplified, upper_bound(c.simplified), c.result.report) for c in cases}
-    return [_by_code(lost, kind), _by_pair(lost)]
+def lost_sections(cases: Sequence[Case], kind: str, scope: str) -> list[Section]:
+    """Both tables over ``cases``, for the bound of ``scope``; ``kind`` ("static", "dynamic") is for the titles."""
+    lost = {c.name: losses(c.simplified, upper_bound(c.simplified, scope), c.result.report) for c in cases}
+    title = f"Where the rest is lost in {kind} graphs: merges of the {scope} bound that are not made"
+    return [_by_code(lost, title), _by_pair(lost)]
 
 
-def _by_code(lost: dict[str, list[Loss]], kind: str) -> Section:
+def _by_code(lost: dict[str, list[Loss]], title: str) -> Section:
     counts = Counter(loss.code for found in lost.values() for loss in found)
     where = Counter(code for found in lost.values() for code in {loss.code for loss in found})
     example: dict[str, str] = {}
@@ -33,7 +34,6 @@ def _by_code(lost: dict[str, list[Loss]], kind: str) -> Section:
         for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     rows.append(("total", "", sum(counts.values()), sum(bool(found) for found in lost.values()), ""))
-    title = f"Where the rest is lost in {kind} graphs: merges of the bound that are not made"
     return Section(title, ("code", "meaning", "merges", "graphs", "for example"), tuple(rows))
 
 

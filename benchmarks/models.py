@@ -146,7 +146,7 @@ MODELS: tuple[Model, ...] = (
     Model("rope", rope, lambda d, r: (d(2, 4, r, 32), d(2, 4, r, 32), d(r, 32), d(r, 32)), HALVES, dynamic=True),
     Model("focal loss", focal_loss, lambda d, r: (d(r, 20), d.positive(r, 20).round())),
     Model("hard swish", hard_swish, lambda d, r: (d(r, WIDTH), d(r, WIDTH)), HALVES),
-    Model("views", views, lambda d, r: (d(r, WIDTH), d(8, WIDTH // 8)), dynamic=True),
+    Model("views", views, lambda d, r: (d(r, WIDTH), d(8, WIDTH // 8))),
     Model("compare", compared, lambda d, r: (d(r, 65), d(r, 65))),
 )
 

@@ -44,12 +44,12 @@ def run(settings: Settings) -> list[Section]:
 
 def _f32_row(found: HostRun) -> tuple[object, ...]:
     sides = (found.unfused, found.eager, found.exact)
-    fused = [_relative(found.fused, side, found.exact) for side in sides]
-    others = [_relative(side, found.exact, found.exact) for side in (found.unfused, found.eager)]
+    fused = [relative(found.fused, side, found.exact) for side in sides]
+    others = [relative(side, found.exact, found.exact) for side in (found.unfused, found.eager)]
     return (found.label, *fused, *others, fused[0] <= F32_TARGET)
 
 
-def _relative(a: list[Any], b: list[Any], scale: list[Any]) -> float:
+def relative(a: list[Any], b: list[Any], scale: list[Any]) -> float:
     """The largest difference of two lists of tensors, relative to the largest value of each in ``scale``."""
     worst = 0.0
     for x, y, s in zip(a, b, scale):
@@ -59,14 +59,14 @@ def _relative(a: list[Any], b: list[Any], scale: list[Any]) -> float:
 
 
 def _half_row(found: HostRun) -> tuple[object, ...]:
-    relative = [_relative(side, found.exact, found.exact) for side in (found.fused, found.unfused, found.eager)]
-    fused, unfused = (_ulps(side, found.exact) for side in (found.fused, found.unfused))
+    relative = [relative(side, found.exact, found.exact) for side in (found.fused, found.unfused, found.eager)]
+    fused, unfused = (ulps(side, found.exact) for side in (found.fused, found.unfused))
     means = [max(float(e.mean()) for e in side) for side in (fused, unfused)]
     excess = max(float((f - u).max()) for f, u in zip(fused, unfused))
     return (found.label, *relative, *means, excess, excess <= 1)
 
 
-def _ulps(side: list[Any], exact: list[Any]) -> list[Any]:
+def ulps(side: list[Any], exact: list[Any]) -> list[Any]:
     """Errors of each output, element by element, in units of the last place of its own dtype at the exact value."""
     return [(x.double() - e.double()).abs() / _ulp(e.double(), x.dtype) for x, e in zip(side, exact)]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from ge_build import GraphBuilder
 
 from benchmarks import MEASURES, determinism, graphs
@@ -17,8 +18,10 @@ from benchmarks.bound import upper_bound
 from benchmarks.captured import ALL_PASSES, case
 from benchmarks.captured_kernels import live_kernels
 from benchmarks.losses import NO_PROFIT, UNEXPLAINED, losses
+from benchmarks.models import MODELS
 from benchmarks.section import Section, cell_text
 from benchmarks.synthetic import BATCH, ROWS, WIDTH, transformer
+from benchmarks.values import relative, ulps
 from torchair_autofuse import bench
 from torchair_autofuse.dtypes import F16, F32, I64
 from torchair_autofuse.ge.catalogue import kernels
@@ -133,6 +136,15 @@ def test_upper_bound(build: Build, before: int, after: int) -> None:
     assert set().union(*(views for _, _, views in found.edges), ()) <= {n.name for n in graph.nodes}
 
 
+@pytest.mark.parametrize(("scope", "kernels_left"), [("pointwise", 4), ("reduce", 2), ("all", 1)])
+def test_upper_bound_of_each_scope(scope: str, kernels_left: int) -> None:
+    def build(b: GraphBuilder, x: str) -> list[str]:
+        total = b.op("ReduceSum", b.op("Abs", x), b.const([1]), names=("x", "axes"), keep_dims=True)
+        return [b.op("Transpose", b.op("Sub", x, total), b.const([1, 0]), names=("x", "perm"))]
+
+    assert upper_bound(_graph(build), scope).kernels == kernels_left
+
+
 def test_views_on_an_edge_are_named() -> None:
     (edge,) = upper_bound(_graph(_across_views)).edges
     assert [name.split("_")[0] for name in edge[2]] == ["Unsqueeze", "Reshape"]
@@ -206,6 +218,30 @@ def test_hash_seed_changes_nothing() -> None:
     assert all(count > 1 for count, _ in first.values())
 
 
+# -- the small models and their errors --------------------------------------------------------------------------------
+def test_models_are_the_same_every_time_and_their_own_reference() -> None:
+    for model in MODELS:
+        for dtype in model.dtypes:
+            first, second = model.make(dtype), model.make(dtype)
+            assert all(torch.equal(a, b) for a, b in zip(first, second)), model.name
+            exact = model.function(*(t.double() if t.is_floating_point() else t for t in first))
+            got = model.function(*first)
+            pairs = zip(got, exact) if isinstance(got, tuple) else [(got, exact)]
+            for a, e in pairs:
+                assert a.shape == e.shape
+                assert e.dtype in (torch.float64, torch.bool)
+                assert torch.allclose(a.double(), e.double(), rtol=0.05, atol=0.05), model.name
+
+
+def test_errors_in_units_of_the_last_place() -> None:
+    exact = torch.tensor([1.0, 1.5, 2.0, -4.0, 0.0], dtype=torch.float64)
+    step = torch.tensor([1.0, 1.0, 2.0, 4.0, 2.0**-14], dtype=torch.float64) * 2.0**-10
+    got = (exact + step).half()
+    (found,) = ulps([got], [exact])
+    assert found.tolist() == [1, 1, 1, 1, 1]
+    assert relative([got], [exact], [exact]) == 2.0**-8 / 4
+
+
 # -- the synthetic graph and the command ------------------------------------------------------------------------------
 def test_synthetic_blocks() -> None:
     graph = infer(read(transformer(2)))
@@ -227,7 +263,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     assert bench.main(["--only", "graphs", "--graph", "rope__static", "--json", str(out)]) == 0
     text = capsys.readouterr().out
-    table, lost, _ = json.loads(out.read_text())["graphs"]["sections"]
+    table, lost, *_ = json.loads(out.read_text())["graphs"]["sections"]
     before, after = _golden()["rope__static__g0"]
     assert [(row["graph"], row["before"], row["after"]) for row in table["rows"][:1]] == [("rope", before, after)]
     assert lost["rows"][-1]["code"] == "total"
