@@ -72,7 +72,7 @@ class Runner:
         """Asserts that every output is the interpreter's: integers exactly, halves within 1 unit in the last place."""
         shapes = {p.name: self.shape(p.name, sizes) for p in self.kernel.inputs}
         given = {**random_inputs(self.kernel, shapes, seed, special), **(inputs or {})}
-        given = {n: np.ascontiguousarray(a) for n, a in given.items()}
+        given = {n: np.asarray(a, order="C") for n, a in given.items()}
         got, profile = self.launch(given, sizes, seed)
         for name, expected in interpret(self.kernel, given).items():
             found = compare(got[name], expected, self.kernel.param[name].dtype, f32_rtol=f32_rtol, half_ulps=1)

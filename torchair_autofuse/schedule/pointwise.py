@@ -155,13 +155,13 @@ def _sizes(nest: Nest) -> list[Let]:
 
 def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
     size: Tree = t.from_expr(cols.size) if cols else 1
-    full, fixed = max(1, _bytes(program, ub, Layout.FULL)), _fixed(program, ub)
+    full, fixed = _bytes(program, ub, Layout.FULL), _fixed(program, ub)
     traffic = max(1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores)))
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed)
     return (
         Let("total", size, field=True),
         Let("work", t.maximum(Var("total"), 1)),
-        Let("room", t.rounddown(t.floordiv(spare, full), LANES)),
+        Let("room", t.rounddown(t.floordiv(spare, max(full, 1)), LANES)),
         Let(
             "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), _BYTES_PER_CORE), 1))
         ),
