@@ -83,6 +83,8 @@ def build(
             made: Sequence[Val] = (data,)
         else:
             assert rule.emit is not None
+            if rule.kind == "reduce":
+                _set_reduction(builder, domain, node, axis_of)
             made = rule.emit(builder, op_view(graph, node), args)
         for ref, val in zip(node.outputs, made):
             env[ref], stored[ref] = _settle(graph, builder, ref, val, rule, names, strict)
@@ -93,6 +95,14 @@ def build(
     nest = Nest("n0", tuple(axis_of.values()), tuple(builder.values), tuple(stores))
     replaced = tuple(n for n in nodes if n.name not in kept and n.name not in copies)
     return _finish(graph, nodes, nest, {name: ref for ref, name in inputs.items()}, outputs, replaced)
+
+
+def _set_reduction(builder: NestBuilder, domain: Domain, node: Node, axis_of: Mapping[int, Axis]) -> None:
+    """Tells the builder what ``node`` reduces over."""
+    axes = [axis_of[a] for a in domain.reduced(node)]
+    order = {a.name: i for i, a in enumerate(axis_of.values())}
+    builder.reduced = tuple(sorted((a.name for a in axes), key=order.__getitem__))
+    builder.reduced_size = expr.product(a.size for a in axes)
 
 
 def _outer_maps(graph: Graph, domain: Domain, nodes: Sequence[Node]) -> dict[tuple[str, int], DimMap] | Reason:
@@ -200,8 +210,9 @@ def _finish(
         return bound
     bound, refs = _without_idle(graph, bound, nest, loaded, refs, outputs)
     digest = content_digest(bound)
-    kernel = replace(bound, name=f"autofuse_pointwise_k{digest}")
-    return Lowered(kernel, f"AutofusePointwiseK{digest}", tuple(refs), tuple(outputs), replaced)
+    kind = "Reduce" if any(isinstance(v, Reduce) for v in nest.values) else "Pointwise"
+    kernel = replace(bound, name=f"autofuse_{kind.lower()}_k{digest}")
+    return Lowered(kernel, f"Autofuse{kind}K{digest}", tuple(refs), tuple(outputs), replaced)
 
 
 def _bind(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from torchair_autofuse.dtypes import BOOL, F32, DType
+from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Cast, Const, Load, Pointwise, Reduce, Strides, Value
-from torchair_autofuse.loop.ops import POINTWISE
+from torchair_autofuse.loop.ir import Cast, Const, Iota, Load, Pointwise, Reduce, Strides, Value
+from torchair_autofuse.loop.ops import COMBINERS, POINTWISE
 from torchair_autofuse.lower.registry import Emitter, Val
 
 
@@ -19,8 +19,11 @@ class NestBuilder(Emitter):
     def __init__(self) -> None:
         self.values: list[Value] = []
         self.origin: tuple[str, ...] = ()
+        self.reduced: tuple[str, ...] = ()  # axes that the node being lowered reduces over
+        self.reduced_size: Expr = 1
         self._known: dict[tuple[object, ...], Val] = {}
         self._defs: dict[str, Value] = {}
+        self._reductions: dict[tuple[object, ...], tuple[Val, ...]] = {}
         self._exact: dict[str, DType] = {}  # f32 values known to be representable in a half type
 
     def load(self, param: str, strides: Strides, offset: Expr, dtype: DType) -> Val:
@@ -88,6 +91,34 @@ class NestBuilder(Emitter):
         if dtype == F32 and value.dtype.is_float:
             self._exact.setdefault(made.name, value.dtype)
         return made
+
+    def reduce(self, combiner: str, *args: Val) -> tuple[Val, ...]:
+        kind = COMBINERS[combiner]
+        if len(args) != kind.arity or any(a.dtype.kind not in kind.kinds for a in args):
+            raise ValueError(f"{combiner} of {', '.join(str(a.dtype) for a in args)}: expected {kind.kinds}")
+        x = args[0]
+        if not self.reduced:  # nothing to reduce: a set of one element
+            return {
+                "welford": lambda: (x, self.const(0.0)),
+                "maxsumexp": lambda: (x, self.const(1.0)),
+                "argmax": lambda: (x, self.const(0, I32)),
+            }.get(combiner, lambda: (x,))()
+        key = ("reduce", combiner, tuple(a.name for a in args), self.reduced)
+        if key not in self._reductions:
+            dtypes = (x.dtype, I32) if combiner == "argmax" else (x.dtype,) * kind.results
+            names = tuple(f"v{len(self._defs)}_{k}" for k in range(kind.results))
+            value = Reduce(names, combiner, tuple(a.name for a in args), self.reduced, dtypes, origin=self.origin)
+            self.values.append(value)
+            self._defs.update((n, value) for n in names)
+            self._reductions[key] = tuple(Val(n, d) for n, d in zip(names, dtypes))
+        return self._reductions[key]
+
+    def count(self) -> Val:
+        if isinstance(self.reduced_size, int):
+            return self.const(float(self.reduced_size))
+        size = self.reduced_size
+        whole = self._share(("count", size), I32, lambda name: Iota(name, (), size, I32, origin=self.origin))
+        return self.cast(whole, F32)
 
     def is_exact(self, value: Val, dtype: DType) -> bool:
         """Whether an f32 value is known to be representable in ``dtype``, so that rounding to it changes nothing."""

@@ -2,7 +2,9 @@
 
 A tensor dim is the row-major mixed-radix number of its *digits*; each digit is an atom, a loop dimension of symbolic
 size. Views only regroup digits: a reshape splits atoms into a common refinement, a broadcast leaves dims without
-digits. A tensor inside a cluster has exactly one map; a second, different one is refused.
+digits. A reduction has a *frame*, a map of its own refined dims, of which its tensors' maps are parts. A tensor inside
+a cluster has exactly one map; a second, different one is refused. Tensors from outside may be read through several; the
+first is remembered, so that two readers of one input share its axes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from dataclasses import dataclass, field
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.lower.registry import RULES, Rule
+from torchair_autofuse.lower.registry import RULES, IndexSpec, Rule
+from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 
 Digits = tuple[int, ...]
@@ -35,8 +38,11 @@ class Domain:
     graph: Graph
     nodes: dict[str, Node] = field(default_factory=dict)
     maps: dict[TensorRef, DimMap] = field(default_factory=dict)
+    frames: dict[str, DimMap] = field(default_factory=dict)  # of nodes with a reduction
+    outside: dict[TensorRef, DimMap] = field(default_factory=dict)  # first map of each input of the cluster
     widest: Digits = ()
     _atoms: list[_Atom] = field(default_factory=list)
+    _specs: dict[str, IndexSpec] = field(default_factory=dict)
     _trail: list[tuple[str, object]] = field(default_factory=list)
 
     # ---- public -------------------------------------------------------------------------------------------------
@@ -51,8 +57,12 @@ class Domain:
             kind, what = self._trail.pop()
             if kind == "node":
                 node = self.nodes.pop(str(what))
+                self.frames.pop(node.name, None)
                 for ref in node.outputs:
                     self.maps.pop(ref, None)
+            elif kind == "outside":
+                assert isinstance(what, TensorRef)
+                del self.outside[what]
             elif kind == "atom":
                 self._atoms.pop()
             elif kind == "forward":
@@ -91,17 +101,27 @@ class Domain:
 
     def operand_map(self, node: Node, index: int) -> DimMap | Reason:
         """The index map through which ``node``, already in the domain, reads its input ``index``; may split atoms."""
-        ref = node.inputs[index]
-        assert ref is not None
-        shape = self._shape(ref)
-        out_ref = node.outputs[0]
-        found = self._backward(RULES[node.type], shape, self._shape(out_ref), self.map_of(out_ref))
+        found = self._need(node, index)
         return found if isinstance(found, Reason) else tuple(self.resolve(d) for d in found)
+
+    def spec(self, node: Node) -> IndexSpec:
+        """How a node with a reduction sees its tensors."""
+        if node.name not in self._specs:
+            index = RULES[node.type].index
+            assert index is not None
+            self._specs[node.name] = index(op_view(self.graph, node))
+        return self._specs[node.name]
+
+    def reduced(self, node: Node) -> Digits:
+        """The atoms that a node with a reduction reduces over."""
+        return self.resolve([a for p in self.spec(node).reduced for a in self.frames[node.name][p]])
 
     # ---- adding -------------------------------------------------------------------------------------------------
 
     def _add(self, node: Node) -> Reason | None:
         rule = RULES[node.type]
+        if rule.kind == "reduce":
+            return self._add_reduction(node, rule)
         out_ref = node.outputs[0]
         out_shape = self._shape(out_ref)
         wanted = self._wanted_by_consumers(node)
@@ -115,17 +135,79 @@ class Domain:
             self.maps[ref] = wanted
         self.nodes[node.name] = node
         self._trail.append(("node", node.name))
+        conflict = self._match_inputs(node, rule)
+        return conflict if conflict is not None else self._widen(self.maps[out_ref], out_ref)
+
+    def _match_inputs(self, node: Node, rule: Rule) -> Reason | None:
+        """Makes the maps of the operands that the cluster produces those that ``node`` needs; notes the others."""
         for i in data_positions(node, rule):
             source = node.inputs[i]
-            if source is None or source.node not in self.nodes:
+            assert source is not None
+            inside = source.node in self.nodes
+            if not inside and (source in self.outside or uniform_value(self.graph, source) is not None):
                 continue
-            need = self._backward(rule, self._shape(source), out_shape, self.maps[out_ref])
+            need = self._need(node, i)
             if isinstance(need, Reason):
                 return need
-            conflict = self._unify(need, self.maps[source], source)
+            if inside:
+                conflict = self._unify(need, self.maps[source], source)
+                if conflict is not None:
+                    return conflict
+            else:
+                self.outside[source] = need
+                self._trail.append(("outside", source))
+        return None
+
+    def _add_reduction(self, node: Node, rule: Rule) -> Reason | None:
+        spec = self.spec(node)
+        frame: list[Digits | None] = [() if d == 1 else None for d in spec.dims]
+        wanted: list[tuple[TensorRef, DimMap]] = []
+        for ref, parts in zip(node.outputs, spec.outputs):
+            for consumer, i in self.graph.consumers.get(ref, ()):
+                if consumer.name in self.nodes and i in data_positions(consumer, RULES[consumer.type]):
+                    need = self._need(consumer, i)
+                    if isinstance(need, Reason):
+                        return need
+                    wanted.append((ref, need))
+                    reason = self._fill(frame, spec, parts, need)
+                    if reason is not None:
+                        return reason
+        for known in (self.maps, self.outside):
+            for i in data_positions(node, rule):
+                source = node.inputs[i]
+                if source in known and (known is self.maps or source.node not in self.nodes):
+                    assert source is not None
+                    reason = self._fill(frame, spec, spec.inputs[i], known[source])
+                    if reason is not None and known is self.maps:
+                        return reason
+        whole = tuple(d if d is not None else (self._new_atom(size),) for d, size in zip(frame, spec.dims))
+        self.frames[node.name] = whole
+        self.nodes[node.name] = node
+        self._trail.append(("node", node.name))
+        for ref, parts in zip(node.outputs, spec.outputs):
+            self.maps[ref] = _part(whole, parts)
+        for ref, need in wanted:
+            conflict = self._unify(need, self.maps[ref], ref)
             if conflict is not None:
                 return conflict
-        return self._widen(self.maps[out_ref], out_ref)
+        conflict = self._match_inputs(node, rule)
+        return conflict if conflict is not None else self._widen(self.frames[node.name], node.outputs[0])
+
+    def _fill(
+        self, frame: list[Digits | None], spec: IndexSpec, parts: tuple[tuple[int, ...], ...], known: DimMap
+    ) -> Reason | None:
+        """Takes from the map of one tensor what is still unknown of a frame."""
+        for positions, digits in zip(parts, known):
+            if not positions or all(frame[p] is not None for p in positions):
+                continue
+            sizes = tuple(spec.dims[p] for p in positions)
+            groups = self._regroup((digits,), (expr.product(sizes),), sizes)
+            if isinstance(groups, Reason):
+                return groups
+            for p, group in zip(positions, groups):
+                if frame[p] is None:
+                    frame[p] = group
+        return None
 
     def _wanted_by_consumers(self, node: Node) -> DimMap | Reason | None:
         wanted: DimMap | None = None
@@ -136,8 +218,7 @@ class Domain:
                 rule = RULES[consumer.type]
                 if i not in data_positions(consumer, rule):
                     continue  # only its shape or its known value matters there
-                out_ref = consumer.outputs[0]
-                need = self._backward(rule, self._shape(ref), self._shape(out_ref), self.maps[out_ref])
+                need = self._need(consumer, i)
                 if isinstance(need, Reason):
                     return need
                 if wanted is not None:
@@ -163,7 +244,32 @@ class Domain:
                     if not expr.equal(dim, out_shape[k + offset]):
                         return _dims(ref, shape, out_shape)
                     digits[k + offset] = d
+        if any(d is None for d in digits) and rule.kind == "pointwise":
+            self._learn(node, rule, out_shape, digits)
         return tuple(d if d is not None else (self._new_atom(size),) for d, size in zip(digits, out_shape))
+
+    def _learn(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...], digits: list[Digits | None]) -> None:
+        """Takes the axes of dims that no producer fixes from inputs that the cluster reads already."""
+        for i in data_positions(node, rule):
+            ref = node.inputs[i]
+            if ref is None or ref.node in self.nodes or ref not in self.outside:
+                continue
+            shape = self._shape(ref)
+            offset = len(out_shape) - len(shape)
+            for k, (dim, d) in enumerate(zip(shape, self.outside[ref])):
+                taken = {a for other in digits if other is not None for a in self.resolve(other)}
+                fits = dim != 1 and offset >= 0 and expr.equal(dim, out_shape[k + offset])
+                if fits and digits[k + offset] is None and not taken & set(self.resolve(d)):
+                    digits[k + offset] = d
+
+    def _need(self, node: Node, index: int) -> DimMap | Reason:
+        """The index map through which ``node``, already in the domain, reads its input ``index``."""
+        if node.name in self.frames:
+            return _part(self.frames[node.name], self.spec(node).inputs[index])
+        ref = node.inputs[index]
+        assert ref is not None
+        out_ref = node.outputs[0]
+        return self._backward(RULES[node.type], self._shape(ref), self._shape(out_ref), self.maps[out_ref])
 
     def _backward(
         self, rule: Rule, shape: tuple[Expr, ...], out_shape: tuple[Expr, ...], out_map: DimMap
@@ -244,7 +350,7 @@ class Domain:
 
     def _meet(self, x: int, y: int) -> bool:
         """Whether some tensor of the cluster varies over both atoms."""
-        return any({x, y} <= set(self.flat(m)) for m in self.maps.values())
+        return any({x, y} <= set(self.flat(m)) for m in (*self.maps.values(), *self.frames.values()))
 
     def _widen(self, dims: DimMap, ref: TensorRef) -> Reason | None:
         """Keeps the invariant that one tensor's digits cover those of every other."""
@@ -252,6 +358,9 @@ class Domain:
         if len(set(mine)) != len(mine):
             return Reason("AF211", f"{ref} varies over one axis in two dims")
         widest = self.resolve(self.widest)
+        if not (set(mine) <= set(widest) or set(widest) <= set(mine)):
+            self._share(mine, widest)
+            mine, widest = self.resolve(mine), self.resolve(widest)
         if set(mine) <= set(widest):
             pass
         elif set(widest) <= set(mine):
@@ -260,6 +369,15 @@ class Domain:
         else:
             return Reason("AF210", f"{ref} iterates over axes that the rest of the cluster does not have")
         return None
+
+    def _share(self, mine: Digits, widest: Digits) -> None:
+        """Makes one axis of two of equal size that never meet: two loops over as many elements become one."""
+        for x in (a for a in mine if a not in widest):
+            for y in (a for a in widest if a not in mine):
+                if expr.equal(self._atoms[x].size, self._atoms[y].size) and not self._meet(x, y):
+                    self._forward(x, (y,))
+                    mine = self.resolve(mine)
+                    break
 
     # ---- atoms --------------------------------------------------------------------------------------------------
 
@@ -281,6 +399,11 @@ class Domain:
         shape = self.graph.info(ref).shape
         assert shape is not None, f"{ref} has no known shape"
         return shape
+
+
+def _part(frame: DimMap, parts: tuple[tuple[int, ...], ...]) -> DimMap:
+    """The map of a tensor whose dims are row-major products of dims of a frame."""
+    return tuple(tuple(a for p in positions for a in frame[p]) for positions in parts)
 
 
 def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:

@@ -70,7 +70,6 @@ class Emitter:
         """A conversion; the value itself when it has that dtype already."""
         raise NotImplementedError
 
-
     def reduce(self, combiner: str, *args: Val) -> tuple[Val, ...]:
         """A Reduce of loop.ops over the reduced dims of the node being lowered; one value per component.
 

@@ -16,7 +16,7 @@ from torchair_autofuse.lower.registry import Rule, Val, compute_dtype
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.schedule.isa import supports_cast, supports_op
+from torchair_autofuse.schedule.isa import supports_cast, supports_op, supports_reduce
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def emit_alone(graph: Graph, node: Node) -> tuple[Sequence[Value], Sequence[Val]
         data = args[data_positions(node, rule)[0]]
         return builder.values, () if data is None else (data,)
     assert rule.emit is not None
+    builder.reduced = ("r",) if rule.kind == "reduce" else ()
     return builder.values, rule.emit(builder, op_view(graph, node), args)
 
 
@@ -105,10 +106,16 @@ def _chip_reason(graph: Graph, node: Node, rule: Rule) -> Reason | None:
             casts.append((val.dtype, expected))
         elif val.dtype != expected:
             return Reason("AF202", f"{node.type} gives {val.dtype} where the graph has {expected}")
-    dtypes = {v.name: v.dtype for v in values if not isinstance(v, Reduce)}
+    dtypes: dict[str, DType] = {}
+    for value in values:
+        dtypes.update(zip(value.names, value.dtypes) if isinstance(value, Reduce) else [(value.name, value.dtype)])
     for value in values:
         if isinstance(value, Cast):
             casts.append((dtypes[value.arg], value.dtype))
+        elif isinstance(value, Reduce):
+            reason = supports_reduce(value.combiner, dtypes[value.args[0]])
+            if reason is not None:
+                return Reason(reason.code, f"{node.type}: {reason.text}")
         elif isinstance(value, Pointwise):
             reason = supports_op(value.op, dtypes[value.args[-1]])
             if reason is not None:
