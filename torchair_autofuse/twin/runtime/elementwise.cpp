@@ -353,15 +353,13 @@ void vec(const char* api, Op op, const Opd& dst, const Opd* src, int nsrc, const
             fail("scalar", "%s: shift count %lld is not in 0..%u", api, static_cast<long long>(by), wide * 8);
         }
     }
-    View d = make_view(c, api, "dst", dst, l, true);
+    bool accumulates = nsrc == 2 && !l.flat && may_accumulate(op, dst.dt, dst, src[1]);
+    View d = make_view(c, api, "dst", dst, l, true, accumulates || op == Op::Fill);
     View v[2];
     static const char* const names[2] = {"src0", "src1"};
     for (int i = 0; i < nsrc; ++i) {
         v[i] = make_view(c, api, nsrc == 1 ? "src" : names[i], src[i], l, false);
         check_overlap(api, d, v[i], l, i == 1 && may_accumulate(op, dst.dt, dst, src[1]));
-    }
-    if (!l.flat && l.reps > 1 && dst.rep == 0 && !(nsrc == 2 && may_accumulate(op, dst.dt, dst, src[1])) && op != Op::Fill) {
-        fail("stride", "%s: dstRepStride 0 with %lld repeats", api, static_cast<long long>(l.reps));
     }
     c.issue(PV, api);
     bool use_dst = reads_dst(op);
@@ -370,7 +368,6 @@ void vec(const char* api, Op op, const Opd& dst, const Opd* src, int nsrc, const
     }
     check_operand(c, api, d, l, true);
 
-    bool accumulates = nsrc == 2 && !l.flat && may_accumulate(op, dst.dt, dst, src[1]);
     bool bits = op == Op::And || op == Op::Or || op == Op::Xor || op == Op::Not;
     if (!accumulates) {
         propagate(c, d, v, nsrc, l, use_dst, bits);

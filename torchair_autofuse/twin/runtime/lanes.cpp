@@ -109,7 +109,7 @@ uint32_t spread(const uint64_t* lanes, uint32_t first, uint32_t count, uint32_t 
     return out;
 }
 
-View make_view(Core& c, const char* api, const char* what, const Opd& o, const Lanes& l, bool write) {
+View make_view(Core& c, const char* api, const char* what, const Opd& o, const Lanes& l, bool write, bool zero_rep) {
     View v{};
     v.esize = dt_size(o.dt);
     v.blk = o.blk;
@@ -143,6 +143,9 @@ View make_view(Core& c, const char* api, const char* what, const Opd& o, const L
         }
         if (write && v.blk == 0 && (top > 0 || top_last > 0)) {
             fail("stride", "%s: dstBlkStride 0 is undefined", api);
+        }
+        if (write && l.reps > 1 && v.rep == 0 && !zero_rep) {
+            fail("stride", "%s: dstRepStride 0 with %lld repeats", api, static_cast<long long>(l.reps));
         }
         if (write && l.reps > 1 && v.rep != 0 && v.blk != 0 && v.rep < (top + 1u) * v.blk && v.rep % v.blk == 0) {
             fail("stride", "%s: dstRepStride %u lets repeats of %d blocks overwrite each other", api, v.rep, top + 1);
@@ -263,9 +266,10 @@ void fetch_taint(const Core& c, const View& v, const Lanes& l, int64_t r, uint8_
     uint32_t per = 32 / v.esize;
     uint32_t unit = (1u << v.esize) - 1;
     uint32_t base = (v.off >> 5) + static_cast<uint32_t>(r) * v.rep;
-    for (uint32_t i = 0; i < l.lanes; ++i) {
-        uint32_t t = c.taint[base + i / per * v.blk];
-        to[i] = (t >> (i % per * v.esize) & unit) != 0;
+    const uint64_t* m = l.of(r);
+    for (uint32_t i = 0; i < l.lanes; ++i) {  // inactive lanes may lie outside of UB
+        bool active = m[i >> 6] >> (i & 63) & 1;
+        to[i] = active && (c.taint[base + i / per * v.blk] >> (i % per * v.esize) & unit) != 0;
     }
 }
 

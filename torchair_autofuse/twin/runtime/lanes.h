@@ -32,7 +32,9 @@ struct View {
 
 uint32_t spread(const uint64_t* lanes, uint32_t first, uint32_t count, uint32_t esize);
 
-View make_view(Core& c, const char* api, const char* what, const Opd& o, const Lanes& l, bool write);
+// `zero_rep`: a destination may have repeat stride 0.
+View make_view(Core& c, const char* api, const char* what, const Opd& o, const Lanes& l, bool write,
+               bool zero_rep = false);
 
 // f(block, byte mask, repeat, index of the block in the repeat) for every block with active lanes.
 template <typename F>

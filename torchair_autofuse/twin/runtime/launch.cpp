@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <dlfcn.h>
@@ -14,9 +16,25 @@ namespace tw {
 
 namespace {
 
+// Blocks that disturb each other. Only the first place counts, with all blocks involved there, so that the report does
+// not depend on timing.
 struct Conflict {
-    std::string rule, message;
-    uint64_t key;
+    bool found = false;
+    int64_t arg = 0;
+    uint64_t offset = 0;
+    std::set<uint64_t> blocks;
+    void add(int64_t at_arg, uint64_t at, std::initializer_list<uint64_t> who) {
+        if (found && std::tie(at_arg, at) > std::tie(arg, offset)) {
+            return;
+        }
+        if (!found || std::tie(at_arg, at) < std::tie(arg, offset)) {
+            blocks.clear();
+        }
+        found = true;
+        arg = at_arg;
+        offset = at;
+        blocks.insert(who);
+    }
 };
 
 struct Launch {
@@ -35,11 +53,11 @@ struct Launch {
     int64_t arrived = 0, ended = 0, turn = 0;
     uint64_t generation = 0;
     bool broken = false;  // a block failed: nobody may wait for it
-    std::vector<Conflict> conflicts;
+    Conflict overlap, crossing;
 
-    void conflict(const char* rule, uint64_t key, std::string message) {
+    void conflict(Conflict& c, const GmArg& arg, uint64_t address, std::initializer_list<uint64_t> who) {
         std::lock_guard<std::mutex> hold(lock);
-        conflicts.push_back({rule, std::move(message), key});
+        c.add(&arg - args.data(), address > arg.base ? address - arg.base : 0, who);
     }
 };
 
@@ -239,9 +257,7 @@ void gm_note_read(const char* api, GmArg& arg, uint64_t address, uint64_t bytes,
         if (block_of(owner) != block_of(me)) {
             if (phase_of(owner) == phase_of(me)) {
                 uint64_t at = s.base + b * 32;
-                l.conflict("cross-block-read", at - arg.base,
-                           std::string(api) + " reads what another block writes, without SyncAll in between (" +
-                               name_of(arg, std::max(at, arg.base)) + ")");
+                l.conflict(l.crossing, arg, at, {});
             }
             return;
         }
@@ -270,16 +286,11 @@ void gm_note_write(const char* api, GmArg& arg, uint64_t address, uint64_t bytes
         uint64_t at = s.base + b * 32;
         if (block_of(old) != 0 && block_of(old) != block_of(me) && same_phase &&
             !((old & kAtomicBit) && (me & kAtomicBit))) {
-            uint64_t one = std::min(block_of(old), block_of(me)) - 1, two = std::max(block_of(old), block_of(me)) - 1;
-            l.conflict("block-overlap", at - arg.base,
-                       std::string(api) + ": blocks " + std::to_string(one) + " and " + std::to_string(two) +
-                           " write the same 32 bytes of GM (" + name_of(arg, std::max(at, arg.base)) + ")");
+            l.conflict(l.overlap, arg, at, {block_of(old) - 1, block_of(me) - 1});
         }
         if (block_of(reader) != 0 && phase_of(reader) == phase_of(me) && block_of(reader) != block_of(me) &&
             (reader & m)) {
-            l.conflict("cross-block-read", at - arg.base,
-                       std::string(api) + " writes what another block reads, without SyncAll in between (" +
-                           name_of(arg, std::max(at, arg.base)) + ")");
+            l.conflict(l.crossing, arg, at, {});
         }
         if (block_of(old) == block_of(me) && same_phase && (old & m) && !(atomic && (old & kAtomicBit)) &&
             g.wtime > c.vc[pipe][g.unused]) {
@@ -627,14 +638,25 @@ extern "C" __attribute__((visibility("default"))) int twin_launch(const KernelIn
     memcpy(result->counters, &sum, sizeof(sum));
 
     // Conflicts between blocks come first: they can make a block fail in one order and not in another.
-    if (!l.conflicts.empty()) {
-        auto less = [](const Conflict& a, const Conflict& b) {
-            return std::tie(a.rule, a.key, a.message) < std::tie(b.rule, b.key, b.message);
-        };
-        const Conflict& c = *std::min_element(l.conflicts.begin(), l.conflicts.end(), less);
-        put(*result, c.rule.c_str(), c.message);
+    tls_launch = &l;
+    for (const Conflict* found : {&l.overlap, &l.crossing}) {
+        if (!found->found) {
+            continue;
+        }
+        const GmArg& arg = l.args[static_cast<size_t>(found->arg)];
+        std::string place = name_of(arg, arg.base + found->offset), who;
+        for (uint64_t b : found->blocks) {
+            who += (who.empty() ? "" : ", ") + std::to_string(b);
+        }
+        if (found == &l.overlap) {
+            put(*result, "block-overlap", "blocks " + who + " write the same 32 bytes of GM (" + place + ")");
+        } else {
+            put(*result, "cross-block-read", "a block reads GM that another one writes, without SyncAll in between (" + place + ")");
+        }
+        tls_launch = nullptr;
         return result->status;
     }
+    tls_launch = nullptr;
     for (int64_t b = 0; b < blocks; ++b) {
         const BlockResult& r = results[static_cast<size_t>(b)];
         if (!r.failed) {
