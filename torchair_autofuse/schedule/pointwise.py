@@ -82,6 +82,8 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
         assert cols is not None
         if reduced != {cols.name}:
             return Reason("AF210", "only reductions over the innermost axis have a schedule yet")
+        if not isinstance(cols.size, int):
+            return Reason("AF212", f"a row of {cols.size} elements may not fit in UB")
         nest = expand_combiners(nest)
         rows = rows or Axis(ONE_ROW, 1)
     access = plain.axes if len(axes) > 1 or rows is None else (rows, *plain.axes)
