@@ -69,6 +69,7 @@ def _measure(backend: str, settings: Settings) -> list[dict[str, Any]]:
         **os.environ,
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+        "OMP_NUM_THREADS": "1",  # as the calls it is compared with
         "PYTHONPATH": str(_ROOT),
     }
     command = [sys.executable, "-m", "benchmarks.inductor_worker", backend, *settings.only_graphs]

@@ -13,7 +13,7 @@ def run(settings: Settings) -> list[Section]:
     """One row per model, dtype and mode. The fused run emulates every instruction: it shows values, not speed."""
     names = [found.label for found in runs(settings) if not isinstance(found, Failure)]
     notes = [
-        "the fused run emulates a vector core instruction by instruction; the least of a few calls, nothing else timed"
+        "the fused run emulates a vector core instruction by instruction; the least of a few calls, one torch thread"
     ]
     try:
         compiled = {row["label"]: row["seconds"] for row in inductor.measure("cpu", settings)} if names else {}

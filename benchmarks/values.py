@@ -59,11 +59,11 @@ def relative(a: list[Any], b: list[Any], scale: list[Any]) -> float:
 
 
 def _half_row(found: HostRun) -> tuple[object, ...]:
-    relative = [relative(side, found.exact, found.exact) for side in (found.fused, found.unfused, found.eager)]
+    errors = [relative(side, found.exact, found.exact) for side in (found.fused, found.unfused, found.eager)]
     fused, unfused = (ulps(side, found.exact) for side in (found.fused, found.unfused))
     means = [max(float(e.mean()) for e in side) for side in (fused, unfused)]
     excess = max(float((f - u).max()) for f, u in zip(fused, unfused))
-    return (found.label, *relative, *means, excess, excess <= 1)
+    return (found.label, *errors, *means, excess, excess <= 1)
 
 
 def ulps(side: list[Any], exact: list[Any]) -> list[Any]:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from ge_build import GraphBuilder
 
-from benchmarks import MEASURES, determinism, graphs
+from benchmarks import MEASURES, determinism, graphs, inductor, seconds, small_cases, twin_profile, values
 from benchmarks.bound import upper_bound
 from benchmarks.captured import ALL_PASSES, case
 from benchmarks.captured_kernels import live_kernels
+from benchmarks.host_runs import Failure, HostRun
 from benchmarks.losses import NO_PROFIT, UNEXPLAINED, losses
 from benchmarks.models import MODELS
-from benchmarks.section import Section, cell_text
+from benchmarks.section import Section, Settings, Unavailable, cell_text
 from benchmarks.synthetic import BATCH, ROWS, WIDTH, transformer
 from benchmarks.values import relative, ulps
 from torchair_autofuse import bench
@@ -28,7 +30,10 @@ from torchair_autofuse.ge.catalogue import kernels
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.ge.infer import infer
 from torchair_autofuse.ge.reader import read
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.pipeline import FusionContext, fuse
+from torchair_autofuse.report import FusedOp, FusionReport, Refusal
+from torchair_autofuse.twin.launcher import ArgProfile, TwinProfile
 
 GOLDEN = Path(__file__).parent / "golden" / "graph_kernels.json"
 Build = Callable[[GraphBuilder, str], "list[str]"]
@@ -240,6 +245,65 @@ def test_errors_in_units_of_the_last_place() -> None:
     (found,) = ulps([got], [exact])
     assert found.tolist() == [1, 1, 1, 1, 1]
     assert relative([got], [exact], [exact]) == 2.0**-8 / 4
+
+
+def _fused_run(dtype: torch.dtype, error: float) -> HostRun:
+    """A run of one fused op whose output is off by ``error`` of the exact 1."""
+    exact = [torch.ones(4, dtype=torch.float64)]
+    off = [torch.full((4,), 1 + error).to(dtype)]
+    right = [torch.ones(4, dtype=dtype)]
+    op = FusedOp("AutofusePointwiseK0123456789ab", ("Mul", "Add"), ("Mul", "Add"), "pointwise", 4096, 32, 32, 1.0)
+    report = FusionReport("g", 2, 1, 64, 32, 32, fused=(op,), refused=(Refusal("Abs", "", "AF216", "alone"),))
+    args = (ArgProfile("in", 16, 32, 0, 0), ArgProfile("out", 16, 0, 16, 0))
+    profile = TwinProfile(1, 0, 4, 2, 1, 64, 4, 32, 16, 2, 1, 4096, 3, 3, 0, 3, args)
+    return HostRun(MODELS[0], dtype, False, off, right, right, exact, report, {op.op_type: profile}, 2.0, 1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "table", "good"),
+    [
+        (torch.float32, 2.0**-20, 0, True),
+        (torch.float32, 2.0**-10, 0, False),
+        (torch.float16, 2.0**-10, 1, True),
+        (torch.float16, 2.0**-9, 1, False),
+        (torch.bfloat16, 2.0**-7, 1, True),
+    ],
+)
+def test_value_rows(dtype: torch.dtype, error: float, table: int, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _fused_run(dtype, error)
+    bad = replace(found, report=replace(found.report, rolled_back=Reason("AF301", "broken")))
+    monkeypatch.setattr(values, "runs", lambda settings: [found, bad, Failure("swiglu float32", "no luck")])
+    sections = values.run(Settings())
+    (row,) = sections[table].to_dict()["rows"]
+    assert row["ok"] is good
+    assert row["fused : f64"] == pytest.approx(error, rel=1e-3)
+    assert row["unfused : f64"] == 0
+    assert "broken" in sections[0].notes[1] and "no luck" in sections[0].notes[2]
+
+
+def test_rows_of_the_host_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [_fused_run(torch.float32, 0.0), Failure("swiglu float32", "no luck")]
+    for module in (small_cases, twin_profile, seconds, inductor):
+        monkeypatch.setattr(module, "runs", lambda settings: items)
+
+    def measured(backend: str, settings: Settings) -> list[dict[str, object]]:
+        if backend == "gpu":
+            raise Unavailable("no schedule")
+        return [{"label": "chain 3 float32", "kernels": 1, "bytes": 48, "seconds": 0.25, "error": ""}]
+
+    monkeypatch.setattr(inductor, "measure", measured)
+    good, failed = small_cases.run(Settings())[0].to_dict()["rows"]
+    assert (good["before"], good["after"], good["ok"], good["note"]) == (2, 1, True, "AF216")
+    assert (failed["model"], failed["ok"], failed["note"]) == ("swiglu float32", False, "no luck")
+    (kernel,) = twin_profile.run(Settings())[0].to_dict()["rows"]
+    assert (kernel["GM bytes"], kernel["floor"], kernel["of floor %"], kernel["UB peak"]) == (48, 32, 150, 4096)
+    (timed,) = seconds.run(Settings())[0].to_dict()["rows"]
+    assert [timed[c] for c in ("fused ms", "Inductor CPU ms", "fused : eager")] == [2000, 250, 4]
+    table = inductor.run(Settings())[0]
+    first, second = table.to_dict()["rows"]
+    assert (first["ours"], first["GPU"], first["CPU"], first["CPU bytes"]) == (1, None, 1, 48)
+    assert second["ours"] is None
+    assert "gpu: no schedule" in table.notes
 
 
 # -- the synthetic graph and the command ------------------------------------------------------------------------------
