@@ -12,10 +12,14 @@ import torch
 
 from torchair_autofuse.dtypes import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType
 from torchair_autofuse.ge.graph import Node, TensorInfo, TensorRef
-from torchair_autofuse.loop.ops import POINTWISE
+from torchair_autofuse.ge.infer import infer  # noqa: F401 (fills the table below)
+from torchair_autofuse.ge.infer.registry import RULES as INFERENCE
+from torchair_autofuse.ge.infer.registry import Call, eval_dtype, eval_shape
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.ops import COMBINERS, POINTWISE
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.builder import NestBuilder
-from torchair_autofuse.lower.registry import Emitter, OpView, Val, compute_dtype
+from torchair_autofuse.lower.registry import Emitter, IndexSpec, OpView, Val, compute_dtype
 from torchair_autofuse.messages import Reason
 
 TORCH = {
@@ -59,8 +63,10 @@ NUMPY: dict[str, Any] = {
 class Eager(Emitter):
     """Every value is computed the moment it is emitted; a wrong dtype is an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: IndexSpec | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
+        self.spec = spec  # of an op with a reduction: then arrays have one dim per dim of it, of size one or its size
+        self.sizes = () if spec is None else tuple(int(d) for d in spec.dims)
 
     def value(self, array: np.ndarray, dtype: DType) -> Val:
         assert array.dtype == dtype.numpy, (array.dtype, dtype)
@@ -87,6 +93,60 @@ class Eager(Emitter):
             return self.value(torch.from_numpy(np.array(array)).to(TORCH[dtype]).numpy(), dtype)
         return self.value(array.astype(dtype.numpy), dtype)
 
+    def reduce(self, combiner: str, *args: Val) -> tuple[Val, ...]:
+        (arg,) = args
+        op, over = COMBINERS[combiner], self.spec.reduced if self.spec else ()
+        assert over, "a reduction over no dim"
+        assert arg.dtype.kind in op.kinds and (not arg.dtype.is_float or arg.dtype == F32), (combiner, arg)
+        x = self.arrays[arg.name]
+        x = np.broadcast_to(x, tuple(self.sizes[p] if p in over else n for p, n in enumerate(x.shape)))
+        kept = [p for p in range(x.ndim) if p not in over]
+        rows = x.transpose([*kept, *over]).reshape(
+            [x.shape[p] for p in kept] + [math.prod(self.sizes[p] for p in over)]
+        )
+        shape = tuple(1 if p in over else n for p, n in enumerate(x.shape))
+        made = [np.asarray(r).reshape(shape) for r in ROWS[combiner](rows)]
+        assert len(made) == op.results
+        return tuple(self.value(r, I32 if combiner == "argmax" and k else arg.dtype) for k, r in enumerate(made))
+
+    def count(self) -> Val:
+        assert self.spec is not None
+        return self.const(math.prod(self.sizes[p] for p in self.spec.reduced))
+
+
+def _sum(x: np.ndarray) -> np.ndarray:
+    """Of the last dim; floats in double precision, rounded once."""
+    return x.sum(-1, dtype=np.float64).astype(np.float32) if x.dtype.kind == "f" else x.sum(-1, dtype=x.dtype)
+
+
+def _extreme(x: np.ndarray, greatest: bool) -> np.ndarray:
+    limits = np.finfo(np.float32) if x.dtype.kind == "f" else np.iinfo(x.dtype)
+    least = (-INF, INF) if x.dtype.kind == "f" else (limits.min, limits.max)
+    return x.max(-1, initial=least[0]) if greatest else x.min(-1, initial=least[1])
+
+
+def _welford(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = _sum(x) / np.float32(max(x.shape[-1], 1))
+    return mean, _sum((x - mean[..., None]) ** 2)
+
+
+def _maxsumexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    m = _extreme(x, True)
+    return m, _sum(np.exp((x - m[..., None]).astype(np.float64)).astype(np.float32))
+
+
+ROWS: dict[str, Any] = {
+    "sum": lambda x: [_sum(x)],
+    "prod": lambda x: [x.prod(-1, dtype=x.dtype)],
+    "max": lambda x: [_extreme(x, True)],
+    "min": lambda x: [_extreme(x, False)],
+    "any": lambda x: [x.any(-1)],
+    "all": lambda x: [x.all(-1)],
+    "argmax": lambda x: (_extreme(x, True), (x.argmax(-1) if x.shape[-1] else np.zeros(x.shape[:-1])).astype(np.int32)),
+    "welford": _welford,
+    "maxsumexp": _maxsumexp,
+}
+
 
 def _numpy(t: torch.Tensor) -> np.ndarray:
     """The tensor in the type it is computed in."""
@@ -102,8 +162,13 @@ def view(
     out: torch.dtype | None = None,
     shape: tuple[Any, ...] | None = None,
     shapes: Sequence[tuple[Any, ...]] | None = None,
+    names: Sequence[str] | None = None,
+    outputs: Sequence[tuple[torch.dtype, tuple[Any, ...]]] | str | None = None,
 ) -> OpView:
-    """A node of type ``kind`` with these inputs; those at ``constants`` are known when the graph is compiled."""
+    """A node of type ``kind`` with these inputs; those at ``constants`` are known when the graph is compiled.
+
+    ``outputs``: dtype and shape of each, or "inferred"; otherwise there is one, of dtype ``out`` and shape ``shape``.
+    """
     infos: list[TensorInfo | None] = []
     for i, t in enumerate(inputs):
         if t is None:
@@ -120,9 +185,23 @@ def view(
     first = next(t for t in inputs if t is not None)
     result = TensorInfo(OF_TORCH[out or first.dtype], shape)
     refs = tuple(None if t is None else TensorRef(f"x{i}", 0) for i, t in enumerate(inputs))
-    names = tuple(f"x{i}" for i in range(len(inputs)))
-    node = Node("node", kind, refs, names, ("y",), MappingProxyType(attrs or {}))
-    return OpView(node, tuple(infos), (result,))
+    labels = tuple(names or (f"x{i}" for i in range(len(inputs))))
+    results: Sequence[TensorInfo] = (result,)
+    if outputs == "inferred":
+        results = inferred(Node("node", kind, refs, labels, (), MappingProxyType(attrs or {})), infos)
+    elif outputs is not None:
+        assert not isinstance(outputs, str)
+        results = [TensorInfo(OF_TORCH[d], s) for d, s in outputs]
+    node = Node("node", kind, refs, labels, tuple(f"y{k}" for k in range(len(results))), MappingProxyType(attrs or {}))
+    return OpView(node, tuple(infos), tuple(results))
+
+
+def inferred(node: Node, infos: Sequence[TensorInfo | None]) -> list[TensorInfo]:
+    """What inference says about the results of a node."""
+    rule, call = INFERENCE[node.type], Call(node, tuple(infos))
+    assert isinstance(rule.shapes, tuple) and isinstance(rule.dtypes, tuple)
+    found = zip(rule.dtypes, rule.shapes)
+    return [TensorInfo(eval_dtype(dtype, call), eval_shape(shape, call)) for dtype, shape in found]
 
 
 def refusal(op: OpView) -> Reason | None:
@@ -155,6 +234,72 @@ def run(op: OpView, inputs: Sequence[torch.Tensor | None]) -> torch.Tensor:
     shape = tuple(int(d) for d in op.outputs[0].shape or ())
     array = np.array(np.broadcast_to(eager.arrays[made.name], shape))
     return torch.from_numpy(array).to(TORCH[op.out_dtype()])
+
+
+def run_reduce(op: OpView, inputs: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """All results of a rule of kind "reduce", in the dtypes and shapes that the node declares."""
+    rule = RULES[op.node.type]
+    reason = rule.check(op)
+    assert reason is None, str(reason)
+    assert rule.kind == "reduce" and rule.emit is not None and rule.index is not None
+    spec = rule.index(op)
+    assert_consistent(op, spec)
+    eager, builder = Eager(spec), NestBuilder()
+    builder.reduced, builder.reduced_size = (
+        tuple(f"a{p}" for p in spec.reduced),
+        math.prod(spec.dims[p] for p in spec.reduced),
+    )
+    args: list[Val | None] = [None] * len(inputs)
+    symbolic: list[Val | None] = [None] * len(inputs)
+    for i, t in enumerate(inputs):
+        if t is not None and (rule.data_inputs is None or i in rule.data_inputs):
+            dtype = OF_TORCH[t.dtype]
+            args[i] = eager.value(_spread(_numpy(t), spec.inputs[i], eager.sizes), compute_dtype(dtype))
+            symbolic[i] = builder.cast(builder.load(f"in{i}", (("a0", 1),), 0, dtype), compute_dtype(dtype))
+    with np.errstate(all="ignore"):
+        made = rule.emit(eager, op, args)
+    built = rule.emit(builder, op, symbolic)  # the real builder takes the same dtypes
+    assert len(made) == len(op.outputs) and [v.dtype for v in built] == [v.dtype for v in made]
+    results: list[torch.Tensor] = []
+    for k, (value, info) in enumerate(zip(made, op.outputs)):
+        assert info.dtype is not None and value.dtype == compute_dtype(info.dtype), (k, value, info)
+        flat = [p for part in spec.outputs[k] for p in part]
+        array = eager.arrays[value.name]
+        if not array.ndim:  # a constant
+            array = array.reshape([1] * len(eager.sizes))
+        rest = [p for p in range(len(eager.sizes)) if p not in flat]
+        assert all(array.shape[p] == 1 for p in rest), f"result {k} varies over dims that its tensor does not have"
+        array = np.broadcast_to(array, [eager.sizes[p] if p in flat else 1 for p in range(array.ndim)])
+        array = array.transpose([*flat, *rest]).reshape([int(d) for d in info.shape or ()])
+        results.append(torch.from_numpy(np.array(array)).to(TORCH[info.dtype]))
+    return results
+
+
+def _spread(array: np.ndarray, parts: Sequence[Sequence[int]], sizes: Sequence[int]) -> np.ndarray:
+    """A tensor as an array with one dim per dim of the IndexSpec."""
+    flat = [p for part in parts for p in part]
+    array = array.reshape([sizes[p] for p in flat])
+    order = sorted(range(len(flat)), key=lambda k: flat[k])
+    return array.transpose(order).reshape([n if p in flat else 1 for p, n in enumerate(sizes)])
+
+
+def assert_consistent(op: OpView, spec: IndexSpec) -> None:
+    """Positions are distinct and in range, and their products are the dims of each tensor."""
+    positions = range(len(spec.dims))
+    assert len(set(spec.reduced)) == len(spec.reduced) and set(spec.reduced) <= set(positions)
+    assert all(d != 1 for d in spec.dims)
+    data = RULES[op.node.type].data_inputs or ()
+    assert set(spec.inputs) == {i for i in data if i < len(op.inputs) and op.inputs[i] is not None}
+    assert len(spec.outputs) == len(op.outputs)
+    tensors = [(op.inputs[i], parts) for i, parts in spec.inputs.items()] + list(zip(op.outputs, spec.outputs))
+    for info, parts in tensors:
+        assert info is not None and info.shape is not None and len(parts) == len(info.shape)
+        flat = [p for part in parts for p in part]
+        assert len(set(flat)) == len(flat) and set(flat) <= set(positions)
+        for part, dim in zip(parts, info.shape):
+            assert expr.equal(expr.product(spec.dims[p] for p in part), dim), (parts, info.shape)
+    first = spec.inputs.get(0)
+    assert first is not None and sorted(p for part in first for p in part) == list(positions)
 
 
 # ---- operands ------------------------------------------------------------------------------------------------------

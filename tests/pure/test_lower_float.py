@@ -271,12 +271,13 @@ def test_ternary(case: Case, dtype: torch.dtype) -> None:
 
 
 def test_the_tables_cover_every_float_rule() -> None:
-    """Rules that are in no table here have their own tests in test_lower_rules.py."""
+    """Rules that are in no table here have their own tests in test_lower_rules.py and test_lower_norm.py."""
     elsewhere = words(
         """
         AxpyV2 Sxpy Addcmul Addcdiv PRelu BiasAdd ThresholdV2 Select SelectV2 MaskedFill Cast Fill FillD Fills ZerosLike
         OnesLike LogicalAnd LogicalOr LogicalNot IsNan IsInf IsFinite Equal NotEqual Less LessEqual Greater GreaterEqual
-        BitwiseAnd BitwiseOr BitwiseXor Invert
+        BitwiseAnd BitwiseOr BitwiseXor Invert SmoothL1Loss SmoothL1LossGrad SigmoidCrossEntropyWithLogits
+        SigmoidCrossEntropyWithLogitsGrad
         """
     )
     tables = {c.type for c in (*UNARY, *BINARY, *TERNARY)}
