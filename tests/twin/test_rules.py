@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from twin_support import HEAD, TILING_H, launch
+from twin_support import HEAD, TILING_H, launch, tiling
 
 from torchair_autofuse.twin.build import build
 from torchair_autofuse.twin.errors import TwinViolation
@@ -157,7 +157,6 @@ def source() -> str:
         "    REGISTER_TILING_DEFAULT(TestTiling); GET_TILING_DATA(t, tiling); KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);\n"
         f"    {calls}\n}}\n"
     )
-    # Every kernel with an atomic in it runs its blocks one after the other; keep the others parallel.
     return "\n".join(text)
 
 
@@ -215,6 +214,21 @@ def add(**kw):
     x, z = np.ones(1024, np.float32), np.zeros(1024, np.float32)
     kw = {"n": 64, **kw}
     return launch(ADD, "add", [x, x], [z], **kw)
+
+
+def test_overlap_of_blocks_that_run_at_once():
+    """The kernel above has an atomic, so its blocks run in turn; these run in parallel, all 16 into the same bytes."""
+    text = ADD.replace("gz[GetBlockIdx() * 64]", "gz[GetBlockIdx() % 2 * 60]")
+    so = build({"kernel.cpp": text, "tiling.h": TILING_H}, "add")
+    x, z = np.ones(64, np.float32), np.zeros(1024, np.float32)
+    args = [(x.ctypes.data, x.nbytes, "in")] * 2 + [(z.ctypes.data, z.nbytes, "out")]
+    messages = set()
+    for seed in range(8):
+        with pytest.raises(TwinViolation) as error:
+            load(so).launch(args, tiling(64), 1, block_dim=16, seed=seed, threads=4)
+        messages.add(str(error.value))
+    everyone = ", ".join(str(i) for i in range(0, 16, 2))
+    assert len(messages) == 1 and f"blocks {everyone} write" in messages.pop()
 
 
 def test_launch_rules():

@@ -219,6 +219,11 @@ inline uint32_t dt_size(DT dt) {
     return sizes[dt];
 }
 
+// ---- events
+const char* event_name(uint8_t event);
+void raise_flag(Core& c, uint8_t event, int32_t id);  // SetFlag, and its check
+void lower_flag(Core& c, uint8_t event, int32_t id);  // WaitFlag
+
 // ---- global memory during a launch
 struct GmBlock {
     uint64_t owner;  // last writer: phase << 48 | atomic << 47 | (block + 1) << 32 | byte mask

@@ -1,128 +1,16 @@
 // Reductions. A tainted lane taints its result; a result of a whole tensor may not be tainted at all.
 #include <vector>
 
-#include "lanes.h"
+#include "reduce.h"
 
 namespace tw {
 
 namespace {
 
-struct Value {  // of any element type: floats in f, integers in i
-    float f = 0;
-    int64_t i = 0;
-    bool tainted = false;
-    uint32_t index = 0;
-};
-
-bool is_float(DT dt) {
-    return dt == F32 || dt == F16 || dt == BF16;
-}
-
-template <typename T>
-T get(const uint8_t* p) {
-    T v;
-    memcpy(&v, p, sizeof(T));
-    return v;
-}
-
-Value load(DT dt, const uint8_t* p) {
-    Value v;
-    switch (dt) {
-        case F32:
-        case F16:
-        case BF16: load_floats(dt, p, &v.f, 1); break;
-        case I8: v.i = get<int8_t>(p); break;
-        case U8: v.i = get<uint8_t>(p); break;
-        case I16: v.i = get<int16_t>(p); break;
-        case U16: v.i = get<uint16_t>(p); break;
-        case I32: v.i = get<int32_t>(p); break;
-        case U32: v.i = get<uint32_t>(p); break;
-        default: v.i = get<int64_t>(p); break;
-    }
-    return v;
-}
-
-void store(DT dt, uint8_t* p, const Value& v) {
-    if (is_float(dt)) {
-        store_floats(dt, &v.f, p, 1);
-    } else {
-        memcpy(p, &v.i, dt_size(dt));
-    }
-}
-
-float round_to(DT dt, float v) {
-    if (dt == F32) {
-        return v;
-    }
-    uint16_t h;
-    store_floats(dt, &v, &h, 1);
-    load_floats(dt, &h, &v, 1);
-    return v;
-}
-
-Value merge(DT dt, Red red, const Value& a, const Value& b) {
-    Value r;
-    if (red == Red::Sum) {
-        if (is_float(dt)) {
-            r.f = round_to(dt, a.f + b.f);
-        } else {
-            r.i = static_cast<int64_t>(static_cast<uint64_t>(a.i) + static_cast<uint64_t>(b.i));
-        }
-    } else {
-        bool take_b;
-        if (is_float(dt)) {  // NaN wins, then the extremum, then the lower index
-            bool an = a.f != a.f, bn = b.f != b.f;
-            take_b = !an && (bn || (red == Red::Max ? b.f > a.f : b.f < a.f));
-        } else if (dt == U64) {
-            uint64_t x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
-            take_b = red == Red::Max ? y > x : y < x;
-        } else {
-            take_b = red == Red::Max ? b.i > a.i : b.i < a.i;
-        }
-        r = take_b ? b : a;
-    }
-    r.tainted = a.tainted || b.tainted;
-    return r;
-}
-
-// Binary tree over neighbours; absent lanes are skipped, as if they held the identity.
-Value tree(DT dt, Red red, std::vector<Value> v, std::vector<bool> on, bool& any) {
-    size_t n = v.size();
-    while (n > 1) {
-        size_t half = (n + 1) / 2;
-        for (size_t i = 0; i < half; ++i) {
-            size_t a = 2 * i, b = a + 1;
-            if (b < n && on[b]) {
-                v[i] = on[a] ? merge(dt, red, v[a], v[b]) : v[b];
-                on[i] = true;
-            } else {
-                v[i] = v[a];
-                on[i] = on[a];
-            }
-        }
-        n = half;
-    }
-    any = !v.empty() && on[0];
-    return v.empty() ? Value{} : v[0];
-}
-
-Value identity(DT dt, Red red) {
-    Value v;
-    if (is_float(dt) && red != Red::Sum) {
-        v.f = red == Red::Max ? -__builtin_inff() : __builtin_inff();
-    }
-    return v;
-}
-
 void check_stride(const char* api, const Opd& dst, const Opd& src) {
     if (dst.rep > 65535 || src.rep > 65535 || src.blk > 65535) {
         fail("stride", "%s: a stride is not in 0..65535", api);
     }
-}
-
-void put(Core& c, DT dt, uint32_t at, const Value& v) {
-    store(dt, c.ub + at, v);
-    c.set_taint(at, dt_size(dt), v.tainted);
 }
 
 // Fast path for floats without taint or index: `levels` of a tree over neighbours, in place. Absent lanes hold an
@@ -396,102 +284,6 @@ void reduce_all(const char* api, Red red, const Loc& dst, const Opd& src, const 
         c.stamp_write(PV, work, need * es);
     }
     count_vector(c, l, es);
-}
-
-void reduce_pattern(const char* api, Red red, DT dt, const Loc& dst, const Loc& src, const Loc* tmp, uint32_t first,
-                    uint32_t last, bool last_axis, bool reuse, bool pad) {
-    Core& c = core();
-    uint32_t es = dt_size(dt), arch = chip().arch;
-    if (arch == 2201 && !pad) {
-        fail("padding", "%s: srcInnerPad must be true on this chip", api);
-    }
-    c.counter_mode = false;
-    c.mask[0] = c.mask[1] = ~0ull;
-    if (first == 0 || last == 0) {
-        return;
-    }
-    auto p2 = [](uint32_t n) { return 1u << (31 - __builtin_clz(n)); };
-    auto up = [](uint64_t n, uint64_t to) { return (n + to - 1) / to * to; };
-    uint64_t need = 0, e = 32 / es, rr = 256 / es;
-    if (!reuse) {
-        if (last_axis && red == Red::Sum) {
-            uint32_t k = p2(last);
-            k = k == last && first > 1 ? k / 2 : k;
-            need = last <= 64 ? 0 : static_cast<uint64_t>(first) * k * 4;
-        } else if (last_axis) {
-            need = last <= e ? 0 : last < rr ? first * 32ull : first * 256ull;
-        } else {
-            uint32_t k = p2(first);
-            k = k == first && first > 1 ? k / 2 : k;
-            need = red == Red::Sum ? k * up(last, 8) * 4 : k * up(static_cast<uint64_t>(last) * es, 32);
-        }
-    }
-    if (tmp != nullptr ? need > tmp->bytes : need > chip().ub_total - c.ub_used) {
-        fail("tmp-size", "%s needs %llu bytes of temporary buffer, there are %u", api, static_cast<unsigned long long>(need),
-             tmp != nullptr ? tmp->bytes : chip().ub_total - c.ub_used);
-    }
-    uint64_t row = pad ? up(static_cast<uint64_t>(last) * es, 32) : static_cast<uint64_t>(last) * es;
-    uint64_t in_bytes = (first - 1) * row + static_cast<uint64_t>(last) * es;
-    uint64_t out_bytes = static_cast<uint64_t>(last_axis ? first : last) * es;
-    uint32_t from = c.resolve(api, "srcTensor", src, in_bytes, 32), to = c.resolve(api, "dstTensor", dst, out_bytes, 32);
-    uint32_t work = tmp != nullptr && need > 0 ? c.resolve(api, "sharedTmpBuffer", *tmp, need, 32) : 0;
-    auto apart = [&](uint64_t a, uint64_t an, uint64_t b, uint64_t bn) {
-        if (a < b + bn && b < a + an) {
-            fail("overlap", "%s: source, destination and temporary buffer may not overlap", api);
-        }
-    };
-    apart(from, in_bytes, to, out_bytes);
-    if (work != 0 || (tmp != nullptr && need > 0)) {
-        apart(from, in_bytes, work, need);
-        apart(to, out_bytes, work, need);
-    }
-    c.issue(PV, api);
-    c.check_read(PV, from, in_bytes, api);
-    c.check_write(PV, to, out_bytes, api);
-    if (reuse) {
-        c.check_write(PV, from, in_bytes, api);
-    }
-    if (tmp != nullptr && need > 0) {
-        c.check_write(PV, work, need, api);
-    }
-    // Binary folding along the reduced axis: the part beyond the greatest power of two first, then halves.
-    uint32_t outer = last_axis ? first : last, inner = last_axis ? last : first;
-    uint64_t step = last_axis ? es : row, pitch = last_axis ? row : es;
-    std::vector<Value> v(inner), results(outer);
-    for (uint32_t o = 0; o < outer; ++o) {
-        for (uint32_t i = 0; i < inner; ++i) {
-            uint32_t at = from + static_cast<uint32_t>(o * pitch + i * step);
-            v[i] = load(dt, c.ub + at);
-            v[i].tainted = c.tainted_elem(at, es);
-        }
-        uint32_t n = inner, k = p2(inner);
-        while (n > 1) {
-            k = k == n ? k / 2 : k;
-            for (uint32_t i = 0; i + k < n; ++i) {
-                v[i] = merge(dt, red, v[i], v[i + k]);
-            }
-            n = k;
-        }
-        if (v[0].tainted) {
-            fail("uninitialised", "%s reads UB lanes that were never written or come from padding", api);
-        }
-        results[o] = v[0];
-    }
-    for (uint32_t o = 0; o < outer; ++o) {
-        put(c, dt, to + o * es, results[o]);
-    }
-    if (reuse) {
-        c.set_taint(from, in_bytes, true);
-        c.stamp_write(PV, from, in_bytes);
-    }
-    if (tmp != nullptr && need > 0) {
-        c.set_taint(work, need, true);
-        c.stamp_write(PV, work, need);
-    }
-    c.stamp_read(PV, from, in_bytes);
-    c.stamp_write(PV, to, out_bytes);
-    c.n.elements += static_cast<uint64_t>(first) * last;
-    c.n.repeats += (in_bytes + 255) / 256;
 }
 
 }  // namespace tw
