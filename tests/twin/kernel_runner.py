@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def scheduled(kernel: Kernel | str, soc: str = "Ascend910B1") -> Schedule | Reas
     return schedule(kernel, target)
 
 
-@lru_cache(maxsize=None)
+@cache
 def runner(kernel: Kernel | str, soc: str = "Ascend910B1") -> Runner:
     """Schedules, generates and builds a kernel, once per text and chip."""
     made = scheduled(kernel, soc)

@@ -202,9 +202,9 @@ def test_layouts_of_other_ops(soc):
 # ---- outer axes -----------------------------------------------------------------------------------------------------
 
 OUTER = """
-kernel outer(in x: f32[s0, s1, s2], in m: f32[s0, 1, s2], in c: f32[s0, s1, 1], in w: f16[1, s1, s2], in o: f32[s0, 1, 1],
-  in q: f32[s2], out y0: f32[s0, s1, s2], out y1: f32[s0, 1, s2], out y2: f32[s0, s1, 1], out y3: f16[1, s1, s2],
-  out y4: f32[s0, 1, 1]) where s0 = x.0, s1 = x.1, s2 = x.2
+kernel outer(in x: f32[s0, s1, s2], in m: f32[s0, 1, s2], in c: f32[s0, s1, 1], in w: f16[1, s1, s2],
+  in o: f32[s0, 1, 1], in q: f32[s2], out y0: f32[s0, s1, s2], out y1: f32[s0, 1, s2], out y2: f32[s0, s1, 1],
+  out y3: f16[1, s1, s2], out y4: f32[s0, 1, 1]) where s0 = x.0, s1 = x.1, s2 = x.2
 nest n0 [a0: s0, a1: s1, a2: s2]
   v0: f32 = load x[s1*s2*a0 + s2*a1 + a2]
   v1: f32 = load m[s2*a0 + a2]

@@ -195,6 +195,7 @@ def _rows_steps(
     full, row = _bytes(program, ub, Layout.FULL), _bytes(program, ub, Layout.ROW)
     full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
+    more = col + colb if full else max(col + colb, 1)  # a row costs at least a byte, to divide by
     fixed = _fixed(program, ub)
     traffic = max(
         1,
@@ -208,7 +209,7 @@ def _rows_steps(
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
     cores_per_row = t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)
     most_rows = t.minimum(Var("core_rows"), chip.max_block_count)
-    widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), full + row + col), 0), LANES)
+    widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), max(full + row + col, 1)), 0), LANES)
     steps = [
         *_sizes(nest),
         Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
@@ -218,10 +219,10 @@ def _rows_steps(
         Let("spare", spare),
         Let("pitch", t.roundup(Var("cols_work"), align)),
         Let("row_room", t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0)),
-        Let("fit_double", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), col + colb))),
+        Let("fit_double", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), more))),
         *(
             (
-                Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full1), col + colb))),
+                Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full1), more))),
                 Let("buffers", t.select(Var("fit_double"), 2, 1), field=True),
                 Let("fit", t.select(Var("fit_double"), Var("fit_double"), Var("fit_single"))),
             )
