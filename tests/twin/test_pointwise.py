@@ -145,6 +145,26 @@ def test_layouts_of_integer_ops(op):
     check(layout_text(op, "i32"), [{"s0": r, "s1": w} for r, w in SHAPES[::4]])
 
 
+FIXED = """
+kernel fixed(in x: f16[s0, {w}], in w: f32[{w}], out y0: f16[s0, {w}], out y1: bool[s0, {w}]) where s0 = x.0
+nest n0 [a0: s0, a1: {w}]
+  v0: f16 = load x[{w}*a0 + a1]
+  v1: f32 = cast(v0, rint)
+  v2: f32 = load w[a1]
+  v3: f32 = mul(v1, v2)
+  v4: f16 = cast(v3, rint)
+  v5: bool = lt(v3, v1)
+  store y0[{w}*a0 + a1] = v4
+  store y1[{w}*a0 + a1] = v5
+"""
+
+
+@pytest.mark.parametrize("width", [3, 24, 96])
+def test_widths_known_at_compile_time(width):
+    """The rows of a core are then a multiple of what fills whole blocks."""
+    check(FIXED.format(w=width), [{"s0": n} for n in (1, 217, 1000, 4001)])
+
+
 OTHER_OPS = """
 kernel layouts_other(in xf: f32[s0, s1], in xr: f32[s1], in xc: f32[s0, 1], in xo: f32[1], in bf: bool[s0, s1],
   in br: bool[s1], in bc: bool[s0, 1], out y0: f32[s0, s1], out y1: bool[s0, s1], out y2: bool[s0, 1],
@@ -197,6 +217,35 @@ nest n0 [a0: s0, a1: s1]
 @pytest.mark.parametrize("soc", SOCS)
 def test_layouts_of_other_ops(soc):
     check(OTHER_OPS, [{"s0": r, "s1": w} for r, w in SHAPES[::3]], soc)
+
+
+COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_compares(dtype):
+    """Every comparison of two values, with a constant on either side, and of values repeated along an axis."""
+    lines, stores = [], []
+    for k, op in enumerate(COMPARES):
+        for j, args in enumerate(("x, y", "k, x", "x, k", "y, x")):
+            lines.append(f"  b{k}{j}: bool = {op}({args})")
+        lines += [
+            f"  c{k}: bool = ne(b{k}0, b{k}1)",
+            f"  d{k}: bool = and(b{k}2, b{k}3)",
+            f"  e{k}: bool = or(c{k}, d{k})",
+        ]
+        stores.append(f"  store y{k}[s1*a0 + a1] = e{k}")
+        stores.append(f"  store z{k}[s1*a0 + a1] = b{k}1")
+    outs = ", ".join(f"out {n}{k}: bool[s0, s1]" for k in range(6) for n in "yz")
+    head = f"kernel compares_{dtype}(in i0: {dtype}[s0, s1], in i1: {dtype}[s1], {outs}) where s0 = i0.0, s1 = i0.1"
+    three = 3.0 if dtype == "f32" else 3
+    loads = f"  x: {dtype} = load i0[s1*a0 + a1]\n  y: {dtype} = load i1[a1]\n  k: {dtype} = const {three}"
+    body = "\n".join([head, "nest n0 [a0: s0, a1: s1]", loads, *lines, *stores, ""])
+    sizes = {"s0": 20, "s1": 33}
+    values = np.arange(-330, 330).reshape(20, 33) % 7
+    kind = np.float32 if dtype == "f32" else np.int32
+    runner(body).check(sizes, {"i0": values.astype(kind), "i1": values[3].astype(kind)})
+    check(body, [sizes], special=True)
 
 
 # ---- outer axes -----------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def row_unit(program: Program, axes: Sequence[Axis], around: Sequence[Axis]) -> 
         if not any(has):
             continue
         stop = next((i for i in range(has.index(True), len(has)) if not has[i]), len(has))
-        sizes = [a.size for a in (*axes[stop:], cols) if a.name in strides]
+        sizes = [a.size for a in axes[stop:] if a.name in strides]
         run = expr.product(sizes)  # elements that a slice has in memory
         blocks = _BLOCK // gcd(_BLOCK, buf.itemsize * (run if isinstance(run, int) else 1))
         first, step = min(first, stop), step * blocks // gcd(step, blocks)

@@ -113,11 +113,11 @@ class _Builder:
         self.load(F32, every)  # gives every symbol a source
         first = [str(size) for _, size in self.axes]
         self.params[0] = f"in in0: f32[{', '.join(first)}]"
-        for _ in range(self.draw(st.integers(1, 5))):
+        for _ in range(self.draw(st.integers(2, 6))):
             name = self.load(self.pick(LOADED), [a for a in every if self.chance(60)])
             if self.types[name] in (F16, BF16):
                 self.define(f"cast({name}, rint)", F32, self.domain[name])
-        for _ in range(self.draw(st.integers(1, 14))):
+        for _ in range(self.draw(st.integers(5, 18))):
             (self.cast if self.chance(25) else self.op)()
         stores = [self.store(k) for k in range(self.draw(st.integers(1, 4)))]
         symbols = dict.fromkeys(s for s in first if s.startswith("s"))
