@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchair_autofuse.codegen import control
+from torchair_autofuse.codegen import control, passes
 from torchair_autofuse.codegen.names import CAPACITY, Names, camel
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.templates import render
-from torchair_autofuse.codegen.vector import instructions
+from torchair_autofuse.codegen.vector import counts, instructions
 from torchair_autofuse.loop.ir import Param
 from torchair_autofuse.schedule.pointwise import LANES, Schedule
 from torchair_autofuse.schedule.program import Instr, Layout
@@ -55,7 +55,7 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "ub_text": writer.ub_text(),
         "helpers": writer.helpers(),
         "tile_apis": writer.apis("tile"),
-        "fold_apis": writer.apis("reduce"),
+        "fold_apis": sorted({*writer.apis("reduce"), *writer.apis("reduce_down")}),
         "init": writer.init(),
         "process": writer.process(),
         "functions": writer.functions(),
@@ -112,7 +112,10 @@ class _Writer:
             "binary_op": "tile" in forms,
             "tile_binary": "tile" in forms,
             "tile_expand": "expand" in forms,
+            "fold_op": bool(forms & {"reduce", "reduce_down"}),
             "reduce_rows": "reduce" in forms,
+            "reduce_down": "reduce_down" in forms,
+            "carry": "carry" in forms,
         }
         return [name for name, needed in wanted.items() if needed]
 
@@ -152,12 +155,19 @@ class _Writer:
     # ---- functions --------------------------------------------------------------------------------------------
 
     def process(self) -> list[str]:
+        if self.s.streamed:
+            return passes.process(self.s, self.names, self._passes())
         tile = ["CopyIn"] if self.queues.groups("in", 1) else []
         tile += ["Compute"] if self.p.segments[1].instrs or self.queues.groups("out", 1) else []
         tile += ["CopyOut"] if self.queues.groups("out", 1) else []
         return control.process(self.s, self.names, tile, panel=self.has_panel, free=self.frees_panel)
 
+    def _passes(self) -> list[passes.PassFunction]:
+        return passes.pass_functions(self.s, self.names, self.queues, self._slot_tensors)
+
     def functions(self) -> list[_Function]:
+        if self.s.streamed:
+            return [_Function(f.name, f.args, f.body) for f in self._passes()]
         found = []
         if self.s.outer:
             found.append(_Function("SetOuter", "int64_t outer", control.set_outer(self.s, self.names)))
@@ -184,8 +194,7 @@ class _Writer:
         if not instrs:
             return lines
         calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
-        if not self.flat and _mentions(calls, "row"):
-            lines.append("const uint32_t row = RoundUp(pitch, kLanes);")
+        lines += counts(calls)
         lines += q.take(stores, "AllocTensor")
         lines += [*self._slot_tensors(instrs), *calls, "PipeBarrier<PIPE_V>();"]
         return [*lines, *q.enqueue(stores), *q.copy_out(stores)]
@@ -194,19 +203,14 @@ class _Writer:
         q, instrs = self.queues, self.p.segments[1].instrs
         loads, stores = q.groups("in", 1), q.groups("out", 1)
         calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
-        lines = []
-        if self.flat:
-            lines.append("const uint32_t full = RoundUp(cols, kLanes);")
-        else:
-            lines += ["const uint32_t full = RoundUp(rows * pitch, kLanes);"] if _mentions(calls, "full") else []
-            lines += ["const uint32_t col = RoundUp(rows, kLanes);"] if _mentions(calls, "col") else []
+        lines = ["const uint32_t fullCount = RoundUp(cols, kLanes);"] if self.flat else counts(calls)
         lines += [*q.take(loads, "DeQue"), *q.take(stores, "AllocTensor")]
         lines += [*self._slot_tensors(instrs), *calls]
         return [*lines, *q.enqueue(stores), *q.free(loads)]
 
     def _slot_tensors(self, instrs: Sequence[Instr]) -> list[str]:
         place = self.s.plan.place
-        touched = {place[b] for i in instrs for b in (i.dst, i.work, *i.srcs) if b >= 0}
+        touched = {place[b] for i in instrs for b in (i.dst, i.work, *i.srcs, *i.updates) if b >= 0}
         lines = []
         for slot in self.slots:
             if slot.id in touched:
@@ -216,8 +220,3 @@ class _Writer:
         if any(i.scratch for i in instrs):
             lines.append("LocalTensor<uint8_t> scratch = scratchBuf_.Get<uint8_t>();")
         return lines
-
-
-def _mentions(calls: Sequence[str], count: str) -> bool:
-    """Whether some call takes ``count`` or a multiple of it as its element count."""
-    return any(f" {count}{end}" in line for line in calls for end in (")", " / ", " * "))

@@ -9,7 +9,7 @@ from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Transfer
 from torchair_autofuse.schedule.sizes import size_text
 
-COUNT = {Layout.FULL: "full", Layout.ROW: "row", Layout.COL: "col", Layout.ONE: "kLanes"}
+COUNT = {Layout.FULL: "fullCount", Layout.ROW: "rowCount", Layout.COL: "colCount", Layout.ONE: "kLanes"}
 CAPACITY = {
     Layout.FULL: "t_.cap_full", Layout.ROW: "t_.cap_row", Layout.COL: "t_.cap_col", Layout.ONE: "kLanes",
     Layout.COLB: "t_.cap_colb * 32", Layout.ONEB: "256",
@@ -27,20 +27,20 @@ class Names:
         s = self.schedule
         transfers = s.program.loads if s.program.bufs[buf].kind == "in" else s.program.stores
         mine = next(x for x in transfers if x.buf == buf)
-        same = [x.buf for x in transfers if x.param == mine.param]
+        same = list(dict.fromkeys((x.strides, x.offset) for x in transfers if x.param == mine.param))
         if len(same) == 1:
             return mine.param
-        index = same.index(buf)
+        index = same.index((mine.strides, mine.offset))
         return f"{mine.param}{chr(ord('a') + index)}" if len(same) <= 26 else f"{mine.param}_{index}"
 
     def queue_tensor(self, buf: int) -> str:
         """The LocalTensor of a queue buffer; a member where it stays for the tiles after its segment."""
         name = self.param(buf)
-        return name if self.loops(buf) else f"{name}_"
+        return f"{name}_" if self.stays(buf) else name
 
-    def loops(self, buf: int) -> bool:
-        """Whether the segment that fills a buffer runs per tile."""
-        return self.schedule.program.segments[self.schedule.program.bufs[buf].segment].loop
+    def stays(self, buf: int) -> bool:
+        """Whether the segment that fills a buffer keeps it for those after it."""
+        return self.schedule.program.segments[self.schedule.program.bufs[buf].segment].keeps
 
     def place(self, buf: int) -> str:
         """The LocalTensor that holds a buffer, before any change of type."""

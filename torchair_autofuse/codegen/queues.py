@@ -26,7 +26,7 @@ class Queues:
         return [g for g in self._s.plan.queues if g.kind == kind and g.segment == segment]
 
     def _stays(self, group: QueueGroup) -> bool:
-        return not self._names.loops(group.bufs[0])
+        return self._names.stays(group.bufs[0])
 
     # ---- names --------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class Queues:
     def members(self) -> list[str]:
         """Declarations: every queue, and the tensors that stay for a whole panel."""
         lines = []
-        for group in self._s.plan.queues:
+        for group in (g for g in self._s.plan.queues if g.shares < 0):
             position = "TPosition::VECIN" if group.kind == "in" else "TPosition::VECOUT"
             lines.append(f"TQue<{position}, 1> {self.queue(group)};")
         for group in filter(self._stays, self._s.plan.queues):
@@ -73,6 +73,7 @@ class Queues:
         return [
             f"pipe_->InitBuffer({self.queue(g)}, {num if g.num == 2 else 1}, {self.size(g)});"
             for g in self._s.plan.queues
+            if g.shares < 0
         ]
 
     # ---- queue operations ---------------------------------------------------------------------------------------
@@ -159,7 +160,11 @@ class Queues:
         terms = ["col == 0"] if layout in (Layout.COL, Layout.ONE) else []
         terms += ["r == 0"] if layout in (Layout.ROW, Layout.ONE) else []
         varies = dict(transfer.strides)
-        return terms + [f"o{i}_ == 0" for i, a in enumerate(self._s.outer) if a.name not in varies]
+        return terms + [
+            f"o{i}_ == 0"
+            for i, a in enumerate(self._s.outer)
+            if a.name not in self._s.streamed and a.name not in varies
+        ]
 
 
 def _when(conditions: Sequence[str], copy: str) -> list[str]:

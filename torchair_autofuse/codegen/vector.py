@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torchair_autofuse.codegen.names import COUNT, Names
 from torchair_autofuse.schedule.program import Buf, Instr, Layout
@@ -19,7 +19,8 @@ def instructions(names: Names, instrs: Iterable[Instr], *, barrier_first: bool) 
     scratch = -1  # the temporary buffer counts as a place of its own
     for instr in instrs:
         sources = {plan.place[s] for s in instr.srcs}
-        targets = {plan.place[b] for b in (instr.dst, instr.work) if b >= 0} | ({scratch} if instr.scratch else set())
+        targets = {plan.place[b] for b in (instr.dst, instr.work, *instr.updates) if b >= 0}
+        targets |= {scratch} if instr.scratch else set()
         if sources & written or targets & (written | read):
             lines.append(_BARRIER)
             written, read = set(), set()
@@ -27,6 +28,16 @@ def instructions(names: Names, instrs: Iterable[Instr], *, barrier_first: bool) 
         written |= targets
         read |= sources
     return lines
+
+
+def counts(calls: Sequence[str]) -> list[str]:
+    """Declarations of the element counts that the calls take."""
+    sizes = {"fullCount": "rows * pitch", "rowCount": "pitch", "colCount": "rows"}
+    return [
+        f"const uint32_t {name} = RoundUp({size}, kLanes);"
+        for name, size in sizes.items()
+        if any(f" {name}" in line for line in calls)
+    ]
 
 
 def call(names: Names, instr: Instr) -> str:
@@ -45,8 +56,12 @@ def call(names: Names, instr: Instr) -> str:
         if instr.form == "expand":
             return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
         return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
-    if instr.form == "reduce":
+    if instr.form in ("reduce", "reduce_down"):
         return _reduce(names, instr)
+    if instr.form in ("carry", "levels"):
+        function = "CarrySum" if instr.form == "carry" else "AddLevels"
+        tensors = [names.tensor(b) for b in (instr.srcs if instr.form == "carry" else (instr.dst, *instr.srcs))]
+        return f"{function}({', '.join([*tensors, 'tile', COUNT[dst.layout]])})"
     operands = [names.tensor(instr.dst, "" if dst.cpp == "bits" and instr.view != "uint16_t" else instr.view)]
     for s in instr.srcs:
         is_mask = instr.api == "Select" and bufs[s].cpp == "bits"
@@ -63,6 +78,8 @@ def _reduce(names: Names, instr: Instr) -> str:
     in_place = "true" if plan.place[instr.work] == plan.place[source.id] else "false"
     rows = "rows" if source.layout == Layout.FULL else "1"
     tensors = ", ".join(names.tensor(b) for b in (instr.dst, source.id, instr.work))
+    if instr.form == "reduce_down":
+        return f"ReduceDown<{instr.api}Fold, {in_place}>({tensors}, rows, pitch)"
     return f"ReduceRows<{instr.api}Fold, {in_place}>({tensors}, {rows}, cols, pitch)"
 
 

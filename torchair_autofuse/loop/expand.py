@@ -5,7 +5,7 @@ A value that the expansion and the rest of the nest both need (x - max, exp(x - 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import replace
 
 from torchair_autofuse.dtypes import F32, I32
@@ -14,7 +14,7 @@ from torchair_autofuse.loop.ir import Cast, Const, Iota, Nest, Pointwise, Reduce
 from torchair_autofuse.loop.rewrite import rename_values
 
 
-def expand_combiners(nest: Nest) -> Nest:
+def expand_combiners(nest: Nest, combiners: Container[str] = ("welford", "maxsumexp")) -> Nest:
     """The nest with every welford as mean, then squared deviations, and every maxsumexp as max, then sum of exp.
 
     welford(x): mean = sum(x) / n, m2 = sum((x - mean)^2): two passes over data in UB, the stable form.
@@ -32,9 +32,9 @@ def expand_combiners(nest: Nest) -> Nest:
         return name
 
     for v in nest.values:
-        if isinstance(v, Reduce) and v.combiner == "welford":
+        if isinstance(v, Reduce) and v.combiner == "welford" and v.combiner in combiners:
             values += _welford(nest, v, fresh(f"{v.names[0]}_sum"), fresh(f"{v.names[0]}_dev"), fresh)
-        elif isinstance(v, Reduce) and v.combiner == "maxsumexp":
+        elif isinstance(v, Reduce) and v.combiner == "maxsumexp" and v.combiner in combiners:
             m, s = v.names
             shifted, e = fresh(f"{m}_shift"), fresh(f"{m}_exp")
             x = v.args[0]

@@ -48,7 +48,7 @@ def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
         strides = dict(transfer.strides)
         layout = program.bufs[transfer.buf].layout
         inner = cols if layout in (Layout.FULL, Layout.ROW) else rows if layout == Layout.COL else None
-        if inner is not None and strides.get(inner.name) != 1:
+        if inner is not None and inner.size != 1 and strides.get(inner.name) != 1:
             return Reason("AF210", f"{transfer.param} is not contiguous along the inner axis")
         if layout == Layout.FULL and rows is not None and cols is not None:
             gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, cols.size))

@@ -47,6 +47,7 @@ class Schedule:
     align: int
     steps: tuple[Let, ...]
     empty: tuple[Axis, ...] = ()
+    streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
     tiling_key: int = 1
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
@@ -73,22 +74,38 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     if reason is not None:
         return reason
     reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
-    nest, empty = with_empty_axes(plain, reduced)
+    if reduced:
+        return _reduction(kernel, plain, frozenset(reduced), chip)
+    return _tiles(kernel, plain, chip, resident=False)
+
+
+def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+    """Rows in UB as a whole where they are known to fit, else passes over tiles."""
+    from torchair_autofuse.schedule.stream import stream_schedule
+
+    uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
+    if uneven is not None:
+        return Reason("AF210", "reductions over different axes have no schedule together")
+    cols = nest.axes[-1]
+    if reduced == {cols.name} and isinstance(cols.size, int):
+        made = _tiles(kernel, nest, chip, resident=True)
+        if isinstance(made, Schedule) or made.code != "AF212":
+            return made
+    return stream_schedule(kernel, nest, reduced, chip)
+
+
+def _tiles(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:
+    nest, empty = with_empty_axes(plain, {plain.axes[-1].name} if resident else set())
     axes = nest.axes
     cols = axes[-1] if axes else None
     rows = axes[-2] if len(axes) > 1 else None
     outer = axes[:-2]
-    if reduced:
-        assert cols is not None
-        if reduced != {cols.name}:
-            return Reason("AF210", "only reductions over the innermost axis have a schedule yet")
-        if not isinstance(cols.size, int):
-            return Reason("AF212", f"a row of {cols.size} elements may not fit in UB")
+    if resident:
         nest = expand_combiners(nest)
         rows = rows or Axis(ONE_ROW, 1)
     access = plain.axes if len(axes) > 1 or rows is None else (rows, *plain.axes)
     program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
-    reason = copies_reason(program, access) or _types_reason(program)
+    reason = copies_reason(program, access) or types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
@@ -102,14 +119,15 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
         *(
             _flat_steps(program, ub, cols, chip)
             if rows is None or cols is None
-            else _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=bool(reduced))
+            else _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=resident)
         ),
     )
-    template = "row_resident" if reduced else "pointwise"
+    template = "row_resident" if resident else "pointwise"
     made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty)
-    for size in (1,) if reduced else (1, 1 << 24):  # a row that fits in UB, and one that does not
+    for size in (1,) if resident else (1, 1 << 24):  # a row that fits in UB, and one that does not
         tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
+        whole = not resident or tiling["fit"] > 0
+        if not whole or tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
             return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
     return made
 
@@ -133,7 +151,7 @@ def _values_reason(nest: Nest) -> Reason | None:
     return None
 
 
-def _types_reason(program: Program) -> Reason | None:
+def types_reason(program: Program) -> Reason | None:
     """Why a value cannot be repeated along an axis: only 16 and 32 bit types can."""
     for instr in program.instrs:
         if instr.form in ("brcb", "expand") and program.bufs[instr.dst].cpp not in isa.REPEATABLE:
@@ -141,23 +159,23 @@ def _types_reason(program: Program) -> Reason | None:
     return None
 
 
-def _bytes(program: Program, ub: UbPlan, layout: Layout) -> int:
+def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
     return ub.bytes_per_element(layout, program.scratch if layout == Layout.FULL else 0)
 
 
-def _fixed(program: Program, ub: UbPlan) -> int:
+def fixed_bytes(program: Program, ub: UbPlan) -> int:
     """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
     ones = ub.bytes_per_element(Layout.ONE) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
     return ones + (program.scratch * LANES + 512 if program.scratch else 0)
 
 
-def _sizes(nest: Nest) -> list[Let]:
+def size_steps(nest: Nest) -> list[Let]:
     return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]
 
 
 def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
     size: Tree = t.from_expr(cols.size) if cols else 1
-    full, fixed = _bytes(program, ub, Layout.FULL), _fixed(program, ub)
+    full, fixed = bytes_per(program, ub, Layout.FULL), fixed_bytes(program, ub)
     traffic = max(1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores)))
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed)
     return (
@@ -192,11 +210,11 @@ def _rows_steps(
 
     ``resident``: a tile holds whole rows, with single buffers where double ones do not fit.
     """
-    full, row = _bytes(program, ub, Layout.FULL), _bytes(program, ub, Layout.ROW)
+    full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
     full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     more = col + colb if full else max(col + colb, 1)  # a row costs at least a byte, to divide by
-    fixed = _fixed(program, ub)
+    fixed = fixed_bytes(program, ub)
     traffic = max(
         1,
         sum(
@@ -211,7 +229,7 @@ def _rows_steps(
     most_rows = t.minimum(Var("core_rows"), chip.max_block_count)
     widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), max(full + row + col, 1)), 0), LANES)
     steps = [
-        *_sizes(nest),
+        *size_steps(nest),
         Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
         Let("total_cols", t.from_expr(cols.size), field=True),
         Let("rows_work", t.maximum(Var("total_rows"), 1)),

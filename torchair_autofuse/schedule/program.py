@@ -53,7 +53,8 @@ class Instr:
 
     ``api``: the Ascend C name. ``form``: "count" (whole buffers), "tile" (two sources of unlike layouts, repeat
     strides), "brcb" (spread), "expand" (write a smaller layout out in full), "reduce" (one value per row; ``api`` folds
-    two halves, ``work`` is the buffer it folds in, -1 if rows need none). ``view``: element type the buffers are
+    two halves, ``work`` is the buffer it folds in, -1 if rows need none), "reduce_down" (one value per column), "carry"
+    and "levels" (pairwise sums over tiles, in the buffers of ``updates``). ``view``: element type the buffers are
     reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
     buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
     """
@@ -69,6 +70,7 @@ class Instr:
     cost: str = "simple"
     comment: str = ""
     work: int = -1
+    updates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Segment:
     loads: tuple[Transfer, ...]
     instrs: tuple[Instr, ...]
     stores: tuple[Transfer, ...]
+    keeps: bool = False  # what it loads stays for the segments after it
 
 
 @dataclass(frozen=True)

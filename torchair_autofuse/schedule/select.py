@@ -57,7 +57,9 @@ class Selector:
 
     def _finish(self, names: Sequence[str], loops: Sequence[bool]) -> Program:
         parts = zip(names, loops, self._loads, self._instrs, self._stores)
-        segments = (Segment(name, loop, tuple(ld), tuple(ins), tuple(st)) for name, loop, ld, ins, st in parts)
+        segments = (
+            Segment(name, loop, tuple(ld), tuple(ins), tuple(st), keeps=not loop) for name, loop, ld, ins, st in parts
+        )
         return Program(tuple(self._bufs), tuple(segments))
 
     # ---- buffers ------------------------------------------------------------------------------------------------
@@ -82,9 +84,11 @@ class Selector:
 
     def _emit(self, api: str, cpp: str, layout: Layout, srcs: Sequence[int], **more: object) -> int:
         dst = self._new(cpp, layout)
-        instr = Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
-        self._instrs[self._bufs[dst].segment].append(instr)
+        self._instrs[self._bufs[dst].segment].append(self._instr(api, dst, srcs, **more))
         return dst
+
+    def _instr(self, api: str, dst: int, srcs: Sequence[int], **more: object) -> Instr:
+        return Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
 
     def _cached(self, key: tuple[object, ...], make: object) -> int:
         if key not in self._cache:

@@ -25,6 +25,7 @@ class QueueGroup:
     segment: int
     bufs: tuple[int, ...]
     num: int
+    shares: int = -1  # index of the earlier group whose TQue it uses again, -1 for a TQue of its own
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,17 @@ def plan(program: Program, max_live: int) -> UbPlan:
     spans = _spans(program)
     lanes: list[_Lane] = []
     place: dict[int, int] = {}
+    queues = _queues(program, max_live)
+    first = {g.bufs[0]: queues[g.shares].bufs[0] for g in queues if g.shares >= 0}
     for b in bufs:
-        if b.kind != "tmp":
-            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, b.id), [(*spans[b.id], b.id)]))
+        if b.kind == "tmp":
+            continue
+        if b.id in first:  # through the queue of an earlier loop
+            place[b.id] = place[first[b.id]]
+        else:
+            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, b.id)))
             place[b.id] = lanes[-1].slot.id
+        lanes[place[b.id]].spans.append((*spans[b.id], b.id))
     for instr in program.instrs:
         for buf in (bufs[b] for b in (instr.work, instr.dst) if b >= 0):
             if buf.kind != "tmp" or buf.id in place:
@@ -70,7 +78,7 @@ def plan(program: Program, max_live: int) -> UbPlan:
             chosen = _choose(buf, spans[buf.id], instr, program, lanes, place)
             chosen.spans.append((*spans[buf.id], buf.id))
             place[buf.id] = chosen.slot.id
-    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), _queues(program, max_live))
+    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), queues)
 
 
 def _queues(program: Program, max_live: int) -> tuple[QueueGroup, ...]:
@@ -80,12 +88,28 @@ def _queues(program: Program, max_live: int) -> tuple[QueueGroup, ...]:
     a double buffer twice.
     """
     groups: list[QueueGroup] = []
+    again = _again(program)
     costs = [2 if s.loop else 1 for s in program.segments]
     for kind in ("in", "out"):
-        per = [[b.id for b in program.bufs if b.kind == kind and b.segment == k] for k in range(len(costs))]
+        mine = [b for b in program.bufs if b.kind == kind and b.id not in again]
+        per = [[b.id for b in mine if b.segment == k] for k in range(len(costs))]
         for k, share in enumerate(_shares([len(p) for p in per], costs, max_live)):
             groups += [QueueGroup(kind, k, g, costs[k]) for g in _deal(per[k], share)]
+    alone = {g.bufs[0]: i for i, g in enumerate(groups) if len(g.bufs) == 1}
+    for buf, earlier in again.items():
+        groups.append(QueueGroup("in", program.bufs[buf].segment, (buf,), 2, alone.get(earlier, -1)))
     return tuple(groups)
+
+
+def _again(program: Program) -> dict[int, int]:
+    """Loads that a loop repeats of an earlier loop: buffer -> buffer of the first one."""
+    first: dict[object, int] = {}
+    found: dict[int, int] = {}
+    for x in (x for s in program.segments if s.loop for x in s.loads):
+        earlier = first.setdefault((x.param, x.strides, x.offset), x.buf)
+        if earlier != x.buf:
+            found[x.buf] = earlier
+    return found
 
 
 def _shares(sizes: list[int], costs: list[int], budget: int) -> list[int]:
@@ -120,7 +144,7 @@ def _spans(program: Program) -> dict[int, tuple[int, int]]:
         for transfer in segment.loads:
             first[transfer.buf], last[transfer.buf] = start - 1, start - 1
         for instr in segment.instrs:
-            for b in (instr.work, instr.dst):
+            for b in (instr.work, instr.dst, *instr.updates):
                 if b >= 0:
                     first.setdefault(b, at)
                     last[b] = max(last.get(b, at), at)
@@ -149,8 +173,8 @@ def _choose(
         if slot.layout != buf.layout or slot.itemsize < buf.itemsize:
             return False
         if slot.queue >= 0:  # a queue's tensor exists within its segment only
-            owner = program.bufs[slot.queue]
-            if stays or owner.segment != buf.segment or slot.itemsize != buf.itemsize:
+            here = {program.bufs[b].segment for _, _, b in lane.spans if program.bufs[b].kind != "tmp"}
+            if stays or slot.itemsize != buf.itemsize or buf.segment not in here:
                 return False
         return all(_apart(other, (*span, buf.id), program.instrs) for other in lane.spans)
 

@@ -1,0 +1,158 @@
+"""The streaming templates: reductions too long for UB, in passes over tiles of the reduced axes.
+
+``row_streaming`` reduces the innermost axis and keeps rows; ``column_streaming`` reduces an axis outside the innermost
+one and keeps columns. Further reduced axes are loops around the tiles of a pass.
+"""
+
+from __future__ import annotations
+
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expand import expand_combiners
+from torchair_autofuse.loop.ir import Axis, Kernel, Nest
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import copies_reason
+from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
+from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
+from torchair_autofuse.schedule.tiling import Let, Tree, Var
+from torchair_autofuse.schedule.ub import UbPlan, plan
+from torchair_autofuse.soc.chip import Chip
+
+_COLUMNS = 128  # least columns of a tile that keeps columns: 512 bytes of f32, one line of GM
+
+
+def stream_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+    """Schedules ``nest``, the canonical nest of ``kernel``, whose reductions are over ``reduced``."""
+    nest = expand_combiners(nest, ("welford",))
+    cols = nest.axes[-1]
+    others = nest.axes[:-1]
+    if cols.name in reduced:
+        kept = [a for a in others if a.name not in reduced]
+        rows = kept[-1] if kept else Axis(ONE_ROW, 1)
+    else:
+        rows = next(a for a in reversed(others) if a.name in reduced)
+    outer = tuple(a for a in others if a.name != rows.name)
+    try:
+        program = StreamSelector(nest, rows.name, cols.name, reduced).program()
+    except Unstreamable as error:
+        return Reason("AF210", f"cannot be computed in passes over tiles: {error}")
+    access = (*outer, rows, cols)
+    reason = copies_reason(program, access) or types_reason(program)
+    if reason is not None:
+        return reason
+    ub = plan(program, chip.max_live_tensors)
+    if sum(g.num for g in ub.queues if g.shares < 0) > 2 * chip.max_live_tensors or len(ub.slots) > 56:
+        return Reason("AF212", "more tensors at once than the queues of the chip hold")
+    align = max(
+        [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
+    )
+    by_rows = cols.name in reduced
+    steps = _steps(program, ub, nest, outer, rows, cols, align, reduced, chip)
+    template = "row_streaming" if by_rows else "column_streaming"
+    made = Schedule(
+        template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, streamed=reduced
+    )
+    for size in (1, 1 << 20):
+        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
+            return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
+    return made
+
+
+def _steps(
+    program: Program,
+    ub: UbPlan,
+    nest: Nest,
+    outer: tuple[Axis, ...],
+    rows: Axis,
+    cols: Axis,
+    align: int,
+    reduced: frozenset[str],
+    chip: Chip,
+) -> tuple[Let, ...]:
+    """Units of kept work are shared out over the cores, columns too where they are kept and rows start on blocks."""
+    by_rows = cols.name in reduced
+    full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
+    col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
+    fixed = fixed_bytes(program, ub)
+    kept_outer = [a for a in outer if a.name not in reduced]
+    units = [*kept_outer, rows] if by_rows else kept_outer
+    unit = _unit(program, outer, rows, cols, align)
+    spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
+    per_column = max(1, full + row)
+    room: Tree = t.rounddown(t.floordiv(t.maximum(t.sub(Var("spare"), col + colb), 0), per_column), LANES)
+    share = t.maximum(t.floordiv(Var("core_num"), Var("unit_cores")), 1)
+    wanted_cols = t.maximum(t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), _COLUMNS)
+    steps = [
+        *size_steps(nest),
+        Let("total_units", t.from_expr(expr.product(a.size for a in units)), field=True),
+        Let("total_rows", t.from_expr(rows.size), field=True),
+        Let("total_cols", t.from_expr(cols.size), field=True),
+        Let("units_work", t.maximum(Var("total_units"), 1)),
+        Let("rows_work", t.maximum(Var("total_rows"), 1)),
+        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        Let("spare", spare),
+        Let("unit", unit),
+        Let(
+            "core_units",
+            t.roundup(t.ceildiv(Var("units_work"), Var("core_num")), t.maximum(Var("unit"), 1)),
+            field=True,
+        ),
+        Let("unit_cores", t.ceildiv(Var("units_work"), Var("core_units"))),
+        Let("spread", 1 if by_rows else t.select(t.mod(Var("cols_work"), align), 1, share)),
+        Let("core_cols", Var("cols_work") if by_rows else wanted_cols, field=True),
+        Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
+        Let("block_dim", t.mul(Var("unit_cores"), Var("col_cores"))),
+        Let("room", room),
+        Let("tile_cols", t.minimum(Var("core_cols"), t.minimum(Var("cols_work"), Var("room"))), field=True),
+        Let("pitch", t.roundup(Var("tile_cols"), align)),
+        Let(
+            "fit",
+            t.floordiv(
+                t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0),
+                t.add(t.mul(Var("pitch"), full), col + colb),
+            ),
+        ),
+        Let(
+            "tile_rows",
+            t.maximum(
+                t.minimum(
+                    t.minimum(Var("fit"), chip.max_block_count), Var("core_units") if by_rows else Var("rows_work")
+                ),
+                1,
+            ),
+            field=True,
+        ),
+        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
+        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), Var("pitch")), LANES), field=True),
+        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
+        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
+        Let(
+            "ub_used",
+            t.add(
+                t.mul(Var("cap_full"), full),
+                t.mul(Var("cap_row"), row),
+                t.mul(Var("cap_col"), col),
+                t.mul(Var("cap_colb"), colb),
+                fixed,
+            ),
+        ),
+    ]
+    return tuple(steps)
+
+
+def _unit(program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int) -> Tree:
+    """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output."""
+    unit: Tree = 1
+    step = 1
+    on_blocks = isinstance(cols.size, int) and cols.size % align == 0
+    for store in program.stores:
+        buf = program.bufs[store.buf]
+        if buf.layout == Layout.COL:
+            step = max(step, 32 // buf.itemsize)
+        elif buf.layout != Layout.ONE and not on_blocks:
+            step = 32
+            if buf.layout == Layout.FULL and outer:
+                unit = t.from_expr(rows.size)
+    return t.mul(unit, step)

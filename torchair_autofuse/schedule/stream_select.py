@@ -1,0 +1,248 @@
+"""Instruction selection for nests that stream over what they reduce: passes over tiles, accumulators in between.
+
+The tile has a *kept* axis, along which every reduction keeps its results, and a streamed one. A pass is a loop over
+the tiles of the streamed axes; what a reduction gives is known after its pass, and later passes compute again from
+global memory what they need over the full tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchair_autofuse.loop.ir import (
+    Cast,
+    Const,
+    Iota,
+    Load,
+    Nest,
+    Pointwise,
+    Reduce,
+    Store,
+    Value,
+    arguments,
+    defined_names,
+)
+from torchair_autofuse.schedule import isa
+from torchair_autofuse.schedule.program import Buf, Layout, Program, Segment, Transfer
+from torchair_autofuse.schedule.select import Selector
+
+LEVELS = 4  # sums keep this many partial sums: tile i of a pass is added like a carry, so errors grow with log(tiles)
+_LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where -inf would give NaN
+
+
+class Unstreamable(ValueError):
+    """A nest that has no passes over tiles."""
+
+
+class StreamSelector(Selector):
+    """Selects one nest. ``rows``, ``cols``: the tile's axes; ``streamed``: names of all reduced axes."""
+
+    def __init__(self, nest: Nest, rows: str, cols: str, streamed: frozenset[str]) -> None:
+        super().__init__(nest, rows, cols)
+        self._streamed = streamed
+        self._kept = Layout.COL if cols in streamed else Layout.ROW
+        self._loads, self._stores, self._instrs = [[]], [[]], [[]]
+        self._names, self._loops = ["begin"], [False]
+        self._current = 0
+        self._lasting: dict[str, int] = {}  # results of reductions and what follows from them alone
+        self._level = _levels(nest)
+        self._pending: list[list[int]] = []  # levels of sums whose pass is not over
+
+    def _home(self, layout: Layout) -> int:
+        return self._current
+
+    def _cached(self, key: tuple[object, ...], make: object) -> int:
+        return super()._cached((self._current, *key), make)
+
+    # ---- the whole nest -----------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """All passes. Raises Unstreamable for what they cannot express."""
+        for value in self._nest.values:
+            if isinstance(value, Const):
+                self._consts[value.name] = value
+            elif isinstance(value, Iota):
+                self._sizes[value.name] = value.offset
+        last = max(self._level.values(), default=0)
+        stores = [(s, self._store_layout(s)) for s in self._nest.stores]
+        for level in range(last + 1):
+            reductions = [v for v in self._nest.values if isinstance(v, Reduce) and self._level[v.args[0]] == level]
+            tiles = [s for s, layout in stores if layout == Layout.FULL and self._level[s.value] == level]
+            if reductions or tiles:
+                self._pass(level, reductions, tiles)
+            kept = [s for s, layout in stores if layout != Layout.FULL and self._level[s.value] == level + 1]
+            kept += [s for s, layout in stores if layout != Layout.FULL and self._level[s.value] == 0 and level == last]
+            self._after(level, reductions, kept)
+        segments = tuple(
+            Segment(name, loop, tuple(ld), tuple(ins), tuple(st))
+            for name, loop, ld, ins, st in zip(self._names, self._loops, self._loads, self._instrs, self._stores)
+        )
+        return Program(tuple(self._bufs), segments)
+
+    def _store_layout(self, store: Store) -> Layout:
+        return self.layout([a for a, _ in store.strides])
+
+    def _open(self, name: str, *, loop: bool) -> None:
+        self._names.append(name)
+        self._loops.append(loop)
+        for lists in (self._loads, self._stores, self._instrs):
+            lists.append([])  # type: ignore[arg-type]
+        self._current = len(self._names) - 1
+        self._at, self._bits = dict(self._lasting), {}
+
+    def _pass(self, level: int, reductions: Sequence[Reduce], tiles: Sequence[Store]) -> None:
+        self._open(f"pass{level}", loop=True)
+        wanted = [v.args[0] for v in reductions] + [s.value for s in tiles]
+        self._compute(wanted)
+        for value in reductions:
+            self._origin = ", ".join(value.origin)
+            self._accumulate(value)
+        for store in tiles:
+            self._origin = ", ".join(store.origin)
+            self._store(store)
+
+    def _after(self, level: int, reductions: Sequence[Reduce], stores: Sequence[Store]) -> None:
+        """What follows from the reductions of a pass alone: computed once per block, kept for later passes."""
+        follow = [
+            n
+            for v in self._nest.values
+            if not isinstance(v, (Reduce, Const, Iota, Load))
+            for n in defined_names(v)
+            if self._level[n] == level + 1 and not self._is_full(n)
+        ]
+        if not (reductions or stores):
+            return
+        self._open(f"finish{level}", loop=False)
+        for value in reductions:
+            self._origin = ", ".join(value.origin)
+            self._settle(value)
+        self._compute([*follow, *(s.value for s in stores)])
+        for n in follow:
+            if n in self._bits:
+                raise Unstreamable(f"{n}: a condition that follows from a reduction")
+            self._lasting[n] = self._at[n]
+        for store in stores:
+            self._origin = ", ".join(store.origin)
+            self._store(store)
+
+    def _is_full(self, name: str) -> bool:
+        return self.layout(self._nest.domains[name]) == Layout.FULL
+
+    def _compute(self, wanted: Sequence[str]) -> None:
+        """Emits into the open segment what the wanted values need and is not there."""
+        needed: set[str] = set()
+        stack = list(wanted)
+        while stack:
+            name = stack.pop()
+            if name in needed or name in self._at or name in self._consts or name in self._sizes:
+                continue
+            needed.add(name)
+            value = self._nest.defs[name]
+            if isinstance(value, Reduce):
+                raise Unstreamable(f"{name} is needed before its pass is over")
+            stack.extend(arguments(value))
+        for value in self._nest.values:
+            if needed & set(defined_names(value)):
+                self._emit_value(value)
+
+    def _emit_value(self, value: Value) -> None:
+        self._origin = ", ".join(value.origin)
+        if isinstance(value, Load):
+            self._load(value)
+        elif isinstance(value, Cast):
+            self._cast(value)
+        elif isinstance(value, Pointwise):
+            self._pointwise(value)
+
+    def _store(self, store: Store) -> None:
+        """A kept value that is stored may be needed after that: its queue buffer gets a copy."""
+        layout = self._store_layout(store)
+        value = store.value
+        if layout != Layout.FULL and value in self._lasting and self._bufs[self._at[value]].layout == layout:
+            buf = self._copy(self._at[value], layout)
+            b = self._bufs[buf]
+            self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.segment)
+            self._out.add(buf)
+            self._stores[self._current].append(Transfer(buf, store.param, store.strides, store.offset))
+        else:
+            super()._store(store)
+
+    def _copy(self, buf: int, layout: Layout) -> int:
+        return self._emit("DataCopy", self._bufs[buf].cpp, layout, [buf], in_place=False)
+
+    # ---- reductions ---------------------------------------------------------------------------------------------
+
+    def _begin(self, text: str) -> int:
+        """An accumulator that every block starts with ``text``."""
+        current, self._current = self._current, 0
+        buf = self._fill("float", text, self._kept)
+        self._current = current
+        return buf
+
+    def _into(self, api: str, dst: int, srcs: Sequence[int], **more: object) -> None:
+        self._instrs[self._current].append(self._instr(api, dst, srcs, **more))
+
+    def _partial(self, combiner: str, x: int) -> int:
+        """One value per kept index of a tile."""
+        fold, _ = isa.REDUCE[combiner]
+        work = self._new("float", Layout.FULL)
+        form = "reduce" if self._kept == Layout.COL else "reduce_down"
+        return self._emit(fold, "float", self._kept, [x], form=form, work=work)
+
+    def _accumulate(self, value: Reduce) -> None:
+        domain = self._nest.domains[value.args[0]]
+        if self.layout(domain) != Layout.FULL:
+            raise Unstreamable(f"{value.args[0]} does not vary over both axes of a tile")
+        missing = [a.name for a in self._nest.axes if a.name in value.axes and a.name not in domain]
+        if missing:
+            raise Unstreamable(f"{value.args[0]} does not vary over {', '.join(missing)}")
+        x = self._in_layout(value.args[0], Layout.FULL)
+        names = value.names
+        if value.combiner == "sum":
+            levels = [self._begin("0.0f") for _ in range(LEVELS)]
+            partial = self._partial("sum", x)
+            self._into("AddTile", partial, [partial, *levels], form="carry", updates=tuple(levels))
+            self._lasting[names[0]] = -1 - len(self._pending)
+            self._pending.append(levels)
+        elif value.combiner in ("max", "min"):
+            acc = self._begin("-__builtin_inff()" if value.combiner == "max" else "__builtin_inff()")
+            self._into(isa.REDUCE[value.combiner][0], acc, [acc, self._partial(value.combiner, x)])
+            self._lasting[names[0]] = acc
+        elif value.combiner == "maxsumexp":
+            self._online(names, x)
+        else:
+            raise Unstreamable(f"no passes for {value.combiner}")
+
+    def _online(self, names: tuple[str, ...], x: int) -> None:
+        """Running maximum m and sum s of exp(x - m); when m grows, s shrinks by exp(old - new)."""
+        m, s = self._begin(_LOWEST), self._begin("0.0f")
+        kept = self._kept
+        new = self._emit("Max", "float", kept, [m, self._partial("max", x)])
+        shifted = self._emit("Sub", "float", Layout.FULL, [x, self._spread(new)], form="tile")
+        e = self._emit("Exp", "float", Layout.FULL, [shifted], cost="transcendental")
+        shrink = self._emit("Sub", "float", kept, [m, new])
+        shrink = self._emit("Exp", "float", kept, [shrink], cost="transcendental")
+        total = self._partial("sum", e)
+        self._into("Mul", s, [s, shrink])
+        self._into("Add", s, [s, total])
+        self._into("Max", m, [m, new])
+        self._lasting[names[0]], self._lasting[names[1]] = m, s
+
+    def _settle(self, value: Reduce) -> None:
+        """The result of a reduction after its pass."""
+        known = self._lasting[value.names[0]]
+        if known < 0:
+            levels = self._pending[-1 - known]
+            total = self._emit("AddLevels", "float", self._kept, levels, form="levels", in_place=False)
+            self._lasting[value.names[0]] = total
+        for n in value.names:
+            self._at[n] = self._lasting[n]
+
+
+def _levels(nest: Nest) -> dict[str, int]:
+    """SSA name -> number of passes that have to be over before it is known."""
+    found: dict[str, int] = {}
+    for v in nest.values:
+        level = max((found[a] for a in arguments(v)), default=0) + isinstance(v, Reduce)
+        found.update((n, level) for n in defined_names(v))
+    return found
