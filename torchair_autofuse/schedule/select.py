@@ -26,6 +26,7 @@ class Selector:
         self._instrs: list[list[Instr]] = [[], []]
         self._at: dict[str, int] = {}  # SSA name -> buffer of a numeric value
         self._bits: dict[str, int] = {}  # SSA name -> buffer of a bool value's bit mask
+        self._halves: dict[str, int] = {}  # SSA name -> buffer of a loaded bool as half 0 or 1
         self._consts: dict[str, Const] = {}
         self._sizes: dict[str, Expr] = {}  # SSA name -> a count known on the host, as i32 or f32
         self._cache: dict[tuple[object, ...], int] = {}
@@ -103,7 +104,7 @@ class Selector:
         self._loads[self._bufs[buf].segment].append(Transfer(buf, load.param, load.strides, load.offset))
         if load.dtype == BOOL:
             half = self._emit("Cast", "half", layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
-            self._bits[load.name] = self._compare_scalar(half, "ne", "(half)0", layout)
+            self._halves[load.name] = half
         else:
             self._at[load.name] = buf
 
@@ -211,6 +212,10 @@ class Selector:
         if target.itemsize == 1:
             half = self._half(arg, layout)
             return self._emit("Cast", target.cpp, layout, [half], scalars=("RoundMode::CAST_NONE",), in_place=False)
+        if arg in self._halves and target in (F32, I32):
+            mode = "NONE" if target == F32 else "TRUNC"
+            half = self._half(arg, layout)
+            return self._emit("Cast", target.cpp, layout, [half], scalars=(f"RoundMode::CAST_{mode}",), in_place=False)
         ones = self._fill("float", "1.0f", layout)
         buf = self._select_scalar(self._mask(arg, layout), ones, "0.0f", layout)
         if target in (F32,):
@@ -223,6 +228,8 @@ class Selector:
         """A bool value as half 0 or 1 in ``layout``."""
         if name in self._consts:
             return self._fill("half", "(half)1" if self._consts[name].value else "(half)0", layout)
+        if name in self._halves:
+            return self._expand(self._halves[name], layout)
         ones = self._fill("half", "(half)1", layout)
         return self._select_scalar(self._mask(name, layout), ones, "(half)0", layout)
 
@@ -230,6 +237,10 @@ class Selector:
         """The bit mask of a bool value in ``layout``."""
         if name in self._consts:
             return self._compare_scalar(self._half(name, layout), "ne", "(half)0", layout)
+        if name in self._halves:
+            return self._cached(
+                ("mask", name, layout), lambda: self._compare_scalar(self._half(name, layout), "ne", "(half)0", layout)
+            )
         bits = self._bits[name]
         own = self._bufs[bits].layout
         if own == layout:
