@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from torchair_autofuse.codegen.vector import counts, instructions
 from torchair_autofuse.loop.ir import Param
 from torchair_autofuse.schedule.pointwise import LANES, Schedule
 from torchair_autofuse.schedule.program import Instr, Layout
+
+_FIELD = re.compile(r"\bt_\.")
 
 
 @dataclass(frozen=True)
@@ -37,33 +40,35 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
     """The kernel of ``schedule``. ``node_lines``: what the header comment says of the GE nodes, one per line."""
     entry = schedule.kernel.name
     tiling = f"{camel(entry)}Tiling"
-    writer = _Writer(schedule)
+    writers = [_Writer(v) for v in schedule.variants or (schedule,)]
     gm = [p.name for p in schedule.kernel.params]
+    helpers = [name for name in _HELPERS if any(name in w.helpers() for w in writers)]
     context = {
         "op_type": op_type,
         "entry": entry,
-        "cls": camel(entry),
         "tiling": tiling,
-        "tiling_key": schedule.tiling_key,
         "node_count": len(node_lines),
         "node_lines": list(node_lines),
         "npu_arch": schedule.npu_arch,
         "lanes": LANES,
         "gm_args": ", ".join(f"GM_ADDR {n}" for n in gm),
         "gm_names": ", ".join(gm),
-        "tile_text": writer.tile_text(),
-        "ub_text": writer.ub_text(),
-        "helpers": writer.helpers(),
-        "tile_apis": writer.apis("tile"),
-        "fold_apis": sorted({*writer.apis("reduce"), *writer.apis("reduce_down")}),
-        "init": writer.init(),
-        "process": writer.process(),
-        "functions": writer.functions(),
-        "members": writer.members(),
+        "helpers": helpers,
+        "tile_apis": sorted({api for w in writers for api in w.apis("tile")}),
+        "fold_apis": sorted({api for w in writers for form in ("reduce", "reduce_down") for api in w.apis(form)}),
+        "variants": [w.text(camel(entry) + _SUFFIX[w.s.template] * (len(writers) > 1)) for w in writers],
     }
-    kernel_cpp = render("pointwise_kernel.cpp.j2", k=context)
+    kernel_cpp = render("kernel.cpp.j2", k=context)
     tiling_h = render("tiling.h.j2", entry=entry, tiling=tiling, fields=schedule.fields)
     return KernelText(entry, kernel_cpp, tiling_h, schedule.fields)
+
+
+_SUFFIX = {"row_resident": "Resident", "row_streaming": "Streaming", "column_streaming": "Columns", "pointwise": ""}
+# helper templates in the order of their dependences
+_HELPERS = (
+    "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
+    "fold_op", "reduce_rows", "reduce_down", "carry",
+)  # fmt: skip
 
 
 class _Writer:
@@ -77,6 +82,23 @@ class _Writer:
         panel = self.p.segments[0]
         self.has_panel = bool(panel.instrs or panel.loads)
         self.frees_panel = bool(self.queues.groups("in", 0))
+
+    def text(self, cls: str) -> dict[str, object]:
+        """What the template needs of one variant; its tiling values have the variant's prefix."""
+
+        def own(lines: Sequence[str]) -> list[str]:
+            return [_FIELD.sub(f"t_.{self.s.prefix}", line) for line in lines]
+
+        return {
+            "cls": cls,
+            "tiling_key": self.s.tiling_key,
+            "tile_text": own([self.tile_text()])[0],
+            "ub_text": self.ub_text(),
+            "init": own(self.init()),
+            "process": own(self.process()),
+            "functions": [_Function(f.name, f.args, own(f.body), f.comment) for f in self.functions()],
+            "members": own(self.members()),
+        }
 
     # ---- header ---------------------------------------------------------------------------------------------
 
@@ -99,7 +121,7 @@ class _Writer:
         return ", ".join(parts) or "scalars only"
 
     def helpers(self) -> list[str]:
-        """Names of the helper templates that the kernel calls, in order of their dependences."""
+        """Names of the helper templates that the variant calls."""
         forms = {i.form for i in self.p.instrs}
         layouts = {kind: {self.p.bufs[x.buf].layout for x in side} for kind, side in
                    (("in", self.p.loads), ("out", self.p.stores))}  # fmt: skip

@@ -27,7 +27,7 @@ _BYTES_PER_CORE = 4096  # a core is not started for less traffic than this (guid
 
 @dataclass(frozen=True)
 class Schedule:
-    """How one kernel runs on one architecture: a single variant, total over all sizes.
+    """How one kernel runs on one architecture, total over all sizes: by itself, or by choice among ``variants``.
 
     ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
     ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
@@ -48,7 +48,9 @@ class Schedule:
     steps: tuple[Let, ...]
     empty: tuple[Axis, ...] = ()
     streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
-    tiling_key: int = 1
+    variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
+    prefix: str = ""  # of the names of its tiling values, as one of several variants
+    tiling_key: int | str = 1
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
         """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
@@ -82,16 +84,21 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
 def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
     """Rows in UB as a whole where they are known to fit, else passes over tiles."""
     from torchair_autofuse.schedule.stream import stream_schedule
+    from torchair_autofuse.schedule.variants import combine
 
     uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
     if uneven is not None:
         return Reason("AF210", "reductions over different axes have no schedule together")
     cols = nest.axes[-1]
-    if reduced == {cols.name} and isinstance(cols.size, int):
-        made = _tiles(kernel, nest, chip, resident=True)
-        if isinstance(made, Schedule) or made.code != "AF212":
-            return made
-    return stream_schedule(kernel, nest, reduced, chip)
+    if reduced != {cols.name}:
+        return stream_schedule(kernel, nest, reduced, chip)
+    resident = _tiles(kernel, nest, chip, resident=True)
+    if isinstance(resident, Reason):
+        return stream_schedule(kernel, nest, reduced, chip) if resident.code == "AF212" else resident
+    if isinstance(cols.size, int):
+        return resident
+    streaming = stream_schedule(kernel, nest, reduced, chip)
+    return streaming if isinstance(streaming, Reason) else combine(resident, "fit", streaming)
 
 
 def _tiles(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:

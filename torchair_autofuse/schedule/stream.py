@@ -25,14 +25,20 @@ _COLUMNS = 128  # least columns of a tile that keeps columns: 512 bytes of f32, 
 def stream_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
     """Schedules ``nest``, the canonical nest of ``kernel``, whose reductions are over ``reduced``."""
     nest = expand_combiners(nest, ("welford",))
-    cols = nest.axes[-1]
     others = nest.axes[:-1]
-    if cols.name in reduced:
-        kept = [a for a in others if a.name not in reduced]
-        rows = kept[-1] if kept else Axis(ONE_ROW, 1)
-    else:
-        rows = next(a for a in reversed(others) if a.name in reduced)
-    outer = tuple(a for a in others if a.name != rows.name)
+    if nest.axes[-1].name not in reduced:
+        return _schedule(kernel, nest, next(a for a in reversed(others) if a.name in reduced), reduced, chip)
+    kept = [a for a in others if a.name not in reduced]
+    made = _schedule(kernel, nest, kept[-1] if kept else Axis(ONE_ROW, 1), reduced, chip)
+    if isinstance(made, Reason) and kept:  # an operand that is not contiguous along the rows: one row at a time
+        single = _schedule(kernel, nest, Axis(ONE_ROW, 1), reduced, chip)
+        made = single if isinstance(single, Schedule) else made
+    return made
+
+
+def _schedule(kernel: Kernel, nest: Nest, rows: Axis, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+    cols = nest.axes[-1]
+    outer = tuple(a for a in nest.axes[:-1] if a.name != rows.name)
     try:
         program = StreamSelector(nest, rows.name, cols.name, reduced).program()
     except Unstreamable as error:
