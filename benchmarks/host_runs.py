@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ def runs(settings: Settings) -> Iterator[HostRun | Failure]:
 @cache
 def _run_or_failure(model: Model, dtype: Any, dynamic: bool) -> HostRun | Failure:
     try:
-        return run(model, dtype, dynamic)
+        with _one_thread():
+            return run(model, dtype, dynamic)
     except Exception as error:  # one model must not take the others with it
         label = f"{model.name} {str(dtype).removeprefix('torch.')}{' dynamic' if dynamic else ''}"
         return Failure(label, f"{type(error).__name__}: {error}".splitlines()[0][:200])
@@ -111,18 +113,23 @@ def _compiled(model: Model, warm_up: Sequence[Any], inputs: Sequence[Any], dynam
 
 
 def _least(call: Any) -> float:
-    """Seconds of the fastest of some calls, with one torch thread: more of them only wait on a busy machine."""
+    least = float("inf")
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        call()
+        least = min(least, time.perf_counter() - start)
+    return least
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """More torch threads only wait on a busy machine. Held over a whole run: a change makes Dynamo compile anew."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        least = float("inf")
-        for _ in range(_REPEATS):
-            start = time.perf_counter()
-            call()
-            least = min(least, time.perf_counter() - start)
-        return least
+        yield
     finally:
         torch.set_num_threads(threads)
 

@@ -69,14 +69,17 @@ def _index(refused: Iterable[Refusal]) -> tuple[dict[frozenset[str], Refusal], d
 def _why(
     edge: tuple[str, str, tuple[str, ...]], pairs: Mapping[frozenset[str], Refusal], single: Mapping[str, Refusal]
 ) -> Refusal | None:
-    """A refusal of the edge itself, else of one of the steps over its views, else of one of its ends."""
+    """A refusal of the edge itself, else of a step over its views, of one of its ends, or of a cut there."""
     producer, consumer, views = edge
     path = [consumer, *views, producer]
     for a, b in [(producer, consumer), *pairwise(path)]:
         if frozenset((a, b)) in pairs:
             return pairs[frozenset((a, b))]
     ends = [single[name] for name in (producer, consumer, *views) if name in single]
-    return min(ends, key=lambda refusal: refusal.code == NO_PROFIT, default=None)  # that one only follows from others
+    # A cluster that did not fit is cut: the report names its first node and the first one that was cut off.
+    cuts = [pairs[pair] for name in (consumer, producer, *views) for pair in pairs if name == pairs[pair].other]
+    follows = [refusal for refusal in ends if refusal.code == NO_PROFIT]  # only follows from other refusals
+    return next(iter([*(r for r in ends if r.code != NO_PROFIT), *cuts, *follows]), None)
 
 
 class _Union:
