@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -63,10 +63,10 @@ NUMPY: dict[str, Any] = {
 class Eager(Emitter):
     """Every value is computed the moment it is emitted; a wrong dtype is an error."""
 
-    def __init__(self, spec: IndexSpec | None = None) -> None:
+    def __init__(self, spec: IndexSpec | None = None, symbols: Mapping[str, int] | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.spec = spec  # of an op with a reduction: then arrays have one dim per dim of it, of size one or its size
-        self.sizes = () if spec is None else tuple(int(d) for d in spec.dims)
+        self.sizes = () if spec is None else tuple(expr.evaluate(d, symbols or {}) for d in spec.dims)
 
     def value(self, array: np.ndarray, dtype: DType) -> Val:
         assert array.dtype == dtype.numpy, (array.dtype, dtype)
@@ -236,7 +236,9 @@ def run(op: OpView, inputs: Sequence[torch.Tensor | None]) -> torch.Tensor:
     return torch.from_numpy(array).to(TORCH[op.out_dtype()])
 
 
-def run_reduce(op: OpView, inputs: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+def run_reduce(
+    op: OpView, inputs: Sequence[torch.Tensor | None], symbols: Mapping[str, int] | None = None
+) -> list[torch.Tensor]:
     """All results of a rule of kind "reduce", in the dtypes and shapes that the node declares."""
     rule = RULES[op.node.type]
     reason = rule.check(op)
@@ -244,10 +246,10 @@ def run_reduce(op: OpView, inputs: Sequence[torch.Tensor | None]) -> list[torch.
     assert rule.kind == "reduce" and rule.emit is not None and rule.index is not None
     spec = rule.index(op)
     assert_consistent(op, spec)
-    eager, builder = Eager(spec), NestBuilder()
+    eager, builder = Eager(spec, symbols), NestBuilder()
     builder.reduced, builder.reduced_size = (
         tuple(f"a{p}" for p in spec.reduced),
-        math.prod(spec.dims[p] for p in spec.reduced),
+        expr.product(spec.dims[p] for p in spec.reduced),
     )
     args: list[Val | None] = [None] * len(inputs)
     symbolic: list[Val | None] = [None] * len(inputs)
@@ -270,7 +272,7 @@ def run_reduce(op: OpView, inputs: Sequence[torch.Tensor | None]) -> list[torch.
         rest = [p for p in range(len(eager.sizes)) if p not in flat]
         assert all(array.shape[p] == 1 for p in rest), f"result {k} varies over dims that its tensor does not have"
         array = np.broadcast_to(array, [eager.sizes[p] if p in flat else 1 for p in range(array.ndim)])
-        array = array.transpose([*flat, *rest]).reshape([int(d) for d in info.shape or ()])
+        array = array.transpose([*flat, *rest]).reshape([expr.evaluate(d, symbols or {}) for d in info.shape or ()])
         results.append(torch.from_numpy(np.array(array)).to(TORCH[info.dtype]))
     return results
 

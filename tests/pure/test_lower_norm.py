@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from rule_harness import FLOATS, INF, NAN, run, run_reduce, view
 
-from torchair_autofuse.lower import loss, norm, norm_grad, reduce  # noqa: F401 (they register rules)
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import symbol
 
 RTOL = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 AXES = ([-1], [0], [1], [0, 2], [-1, -2], [0, 1, 2])
@@ -252,6 +253,52 @@ def test_batch_norm(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     (dx,) = results("BNTrainingReduceGrad", [g, x, d_scale, d_offset, scale, m, v])
     inner = g.double() - per_channel(d_offset) / n - xh * per_channel(d_scale) / n
     agree(dx, per_channel(scale) * r * inner, dtype)
+
+
+def test_statistics_of_the_rank_of_x() -> None:
+    x, full = tensor((2, 3, 4)), [tensor((3,), seed=k).abs() + 0.1 for k in range(4)]
+    (flat,) = results("BNInfer", [x, *full], {"epsilon": 1e-3})
+    (same,) = results("BNInfer", [x, *(t.reshape(1, 3, 1) for t in full)], {"epsilon": 1e-3})
+    assert torch.equal(flat, same)
+
+
+def test_statistics_of_one_element() -> None:
+    x = torch.tensor([[3.0], [INF], [NAN]])
+    y, m, r = results("LayerNormV4", [x, torch.tensor([1]), None, None], {"epsilon": 0.25}, constants=(1,))
+    for actual, expected in ((y, [0.0, NAN, NAN]), (m, [3.0, INF, NAN]), (r, [2.0, NAN, NAN])):
+        torch.testing.assert_close(actual.flatten(), torch.tensor(expected), equal_nan=True)
+
+
+# ---- sizes known only when the op runs -----------------------------------------------------------------------------
+
+S, T = symbol("s0"), symbol("s1")
+DYNAMIC: list[tuple[str, list[tuple[Any, ...]], dict[str, Any], Callable[..., Any]]] = [
+    ("ReduceMeanD", [(S, 4, T)], {"axes": [0, 2]}, lambda x: x.mean((0, 2))),
+    ("ReduceVar", [(S, T)], {"dim": [1]}, lambda x: (x.var(1), x.mean(1))),
+    ("ReduceVar", [(S, T)], {"dim": [1], "correction": 9}, lambda x: (x.var(1) * INF, x.mean(1))),
+    ("SoftmaxV2", [(S, T)], {"axes": [0]}, lambda x: x.softmax(0)),
+    ("GroupNormSilu", [(S, 4, T), (4,), (4,)], {"num_groups": 2, "eps": 1e-5, "activate_silu": False},
+     lambda x, g, b: (F.group_norm(x, 2, g, b), x.reshape(3, 2, -1).mean(-1),
+                      (x.reshape(3, 2, -1).var(-1, correction=0) + 1e-5).rsqrt())),
+    ("MseLoss", [(S, T), (S, T)], {}, F.mse_loss),
+    ("MseLossGrad", [(S, T), (S, T), ()], {}, lambda a, b, g: 2 * (a - b) * g / a.numel()),
+    ("BNTrainingReduceGrad", [(S, 4, T), (S, 4, T), *[(4,)] * 5], {"epsilon": 0.5},
+     lambda g, x, p, q, s, m, v: (s / (v + 0.5).sqrt()).view(-1, 1) * (
+         g - (q / 15).view(-1, 1) - (x - m.view(-1, 1)) * (p / 15 / (v + 0.5).sqrt()).view(-1, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, shapes, attrs, formula", DYNAMIC, ids=[f"{d[0]}{d[2]}" for d in DYNAMIC])
+def test_symbolic_sizes(
+    kind: str, shapes: list[tuple[Any, ...]], attrs: dict[str, Any], formula: Callable[..., Any]
+) -> None:
+    values = {"s0": 3, "s1": 5}
+    inputs = [tensor([expr.evaluate(d, values) for d in s], seed=k).abs() for k, s in enumerate(shapes)]
+    op = view(kind, inputs, attrs, shapes=shapes, outputs="inferred")
+    expected = formula(*(t.double() for t in inputs))
+    found = run_reduce(op, inputs, values)
+    for actual, exact in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        agree(actual, exact, torch.float32)
 
 
 # ---- losses --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import torch
 from rule_harness import NAN, refusal, view
 
 from torchair_autofuse.loop.expr import symbol
-from torchair_autofuse.lower import loss, norm, norm_grad, reduce  # noqa: F401 (they register rules)
 
 S = symbol("s0")
 F32 = torch.float32

@@ -253,7 +253,7 @@ def reduce(e: Emitter, op: OpView, combiner: str, x: Val) -> tuple[Val, ...]:
         rest = e.op("sub", x, x)  # NaN where x is not finite, as the deviation from its mean is
         return x, e.op("mul", rest, rest)
     if combiner == "maxsumexp":
-        return x, e.op("exp", e.op("sub", x, x))
+        return x, e.const(1.0, F32)  # where x is not finite, x - maximum is NaN already
     return (x, e.const(0, I32)) if combiner == "argmax" else (x,)
 
 
