@@ -142,7 +142,8 @@ def lower_group(
         reason = domain.try_add(node)
         if reason is not None:
             return reason
-    lowered = build(graph, domain, strict=options.precision == "strict", copies=group.copies, elsewhere=elsewhere)
+    strict = options.precision == "strict"
+    lowered = build(graph, domain, strict=strict, copies=group.copies, elsewhere=elsewhere, unstored=group.unstored)
     if options.strict and isinstance(lowered, Lowered):
         verify(lowered.kernel)
     return lowered

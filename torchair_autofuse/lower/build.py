@@ -45,17 +45,18 @@ def build(
     strict: bool = False,
     copies: Collection[str] = (),
     elsewhere: Collection[str] = (),
+    unstored: Collection[TensorRef] = (),
 ) -> Lowered | Reason:
     """The kernel of the cluster in ``domain``.
 
     ``strict`` rounds after every original op (precision="strict"); otherwise a half-precision result is rounded where
-    that is visible: stored, read by several ops, or deciding a predicate (docs/numerics.md). ``copies`` and
-    ``elsewhere``: see :func:`lower.outputs.cluster_outputs`. Refuses a cluster that nothing outside reads (AF216) and
-    one with a symbol that no input gives (AF217).
+    that is visible: stored, read by several ops, or deciding a predicate (docs/numerics.md). ``copies``,
+    ``elsewhere`` and ``unstored``: see :func:`lower.outputs.cluster_outputs`. Refuses a cluster that nothing outside
+    reads (AF216) and one with a symbol that no input gives (AF217).
     """
     nodes = sorted(domain.nodes.values(), key=lambda n: graph.position[n.name])
     names = set(domain.nodes)
-    outputs, kept = cluster_outputs(graph, nodes, copies, elsewhere)
+    outputs, kept = cluster_outputs(graph, nodes, copies, elsewhere, unstored)
     if not outputs:
         return Reason("AF216", f"nothing outside the cluster of {nodes[0].name} reads a result of it")
     outer = _outer_maps(graph, domain, nodes)  # before the axes are taken: an index map may split an atom

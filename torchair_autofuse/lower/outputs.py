@@ -37,12 +37,17 @@ def real_consumers(graph: Graph, ref: TensorRef) -> list[tuple[Node, int]]:
 
 
 def cluster_outputs(
-    graph: Graph, nodes: Sequence[Node], copies: Collection[str] = (), elsewhere: Collection[str] = ()
+    graph: Graph,
+    nodes: Sequence[Node],
+    copies: Collection[str] = (),
+    elsewhere: Collection[str] = (),
+    unstored: Collection[TensorRef] = (),
 ) -> tuple[tuple[TensorRef, ...], frozenset[str]]:
     """(tensors that something outside the cluster reads, names of views of the cluster that stay), in node order.
 
     ``copies``: nodes computed here again for this cluster alone; they are not stored. ``elsewhere``: nodes of other
-    fused ops, which make a uniform tensor themselves rather than read it. Where a tensor and views of it are read
+    fused ops, which make a uniform tensor themselves rather than read it. ``unstored``: results that every outside
+    reader computes again. Where a tensor and views of it are read
     outside, the tensor is stored once and the views stay in the graph, reading it; a view of an outer tensor stays too.
     """
     names = {n.name for n in nodes}
@@ -51,7 +56,7 @@ def cluster_outputs(
         if node.name in copies:
             continue
         for ref in node.outputs:
-            if _read_outside(graph, ref, names, elsewhere):
+            if ref not in unstored and _read_outside(graph, ref, names, elsewhere):
                 by_root.setdefault(_root(graph, ref, names), []).append(ref)
     stored: list[TensorRef] = []
     kept: set[str] = set()

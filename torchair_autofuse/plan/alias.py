@@ -9,7 +9,8 @@ GE orders ops by their data and control edges only. So:
    another writer that depends on it, is GE's concern with or without fusion and gets no edge.
 2. Inside one fused op, memory is read and written tile by tile. An op that reads the overwritten tensor may be in one
    cluster with its writer only where both move over that memory in the same way: equal row-major sequences of axes.
-   Then every element is read by the core, and in the tile, that writes it, before it is written.
+   Then every element is read by the core, and in the tile, that writes it, before it is written. And what is read must
+   not go into a reduction: another core, or a second pass, may need elements that are overwritten by then.
 
 Readers are followed through reshapes, which share their source's memory; copies (Identity, TensorMove) do not.
 """
@@ -41,18 +42,19 @@ class Writes:
         for result, memory in self.results:
             if result.node not in domain.nodes:
                 continue
-            written = domain.flat(domain.map_of(result))
             for reader, i in _readers(graph, memory):
                 if reader.name not in domain.nodes or i not in data_positions(reader, RULES[reader.type]):
                     continue
                 read = domain.operand_map(reader, i)
                 if isinstance(read, Reason):
                     return read
-                # again: reading the operand's map may have split axes
-                if domain.flat(read) != domain.flat(domain.map_of(result)) or domain.flat(read) != domain.resolve(
-                    written
-                ):
+                if domain.flat(read) != domain.flat(domain.map_of(result)):  # resolved anew: axes may have been split
                     text = f"{result} is written into {memory}, which {reader.name} reads through another index map"
+                    return Reason("AF209", text)
+                if _feeds_reduction(graph, domain, reader):
+                    text = (
+                        f"{result} is written into {memory}, which is reduced in the same op ({reader.name} reads it)"
+                    )
                     return Reason("AF209", text)
         return None
 
@@ -82,6 +84,21 @@ def writes(graph: Graph, ref_outputs: Iterable[tuple[int, int]]) -> Writes:
 
 
 _SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
+
+
+def _feeds_reduction(graph: Graph, domain: Domain, node: Node) -> bool:
+    """Whether a value that follows from the node inside the cluster, or the node itself, is a reduction."""
+    seen = {node.name}
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if RULES[here.type].kind == "reduce":
+            return True
+        for consumer in (c for ref in here.outputs for c, _ in graph.consumers.get(ref, ())):
+            if consumer.name in domain.nodes and consumer.name not in seen:
+                seen.add(consumer.name)
+                stack.append(consumer)
+    return False
 
 
 def _overwritten(node: Node) -> list[TensorRef]:

@@ -1,18 +1,19 @@
-"""Kernels that vanish because their readers compute them again: cheap values with few readers.
+"""Values that fused ops compute again instead of reading them: cheap ones with few readers.
 
-``--recomputation_threshold`` (CANN): a value with more readers than the threshold is stored. A value that is read by
-one fused op or more, and by nothing else, can be computed inside each; its ancestors are ancestors of the readers
-already, so this closes no cycle.
+``--recomputation_threshold`` (CANN): a value with more readers than the threshold is stored. A value that fused ops
+alone read can be computed inside each of them: its ancestors are ancestors of the readers already, so this closes no
+cycle. It pays for a value that is a kernel of its own, which vanishes, and for one that a fused op would have to store
+for others, as long as computing it again reads no more than the value itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.loop.ir import Pointwise
+from torchair_autofuse.loop.ir import Pointwise, Reduce
 from torchair_autofuse.lower.outputs import is_free_view
 from torchair_autofuse.lower.registry import RULES
 from torchair_autofuse.lower.uniform import GENERATORS, uniform_value
@@ -31,10 +32,14 @@ HEAVY = frozenset(
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes (topological order) that become one fused op; ``copies`` of them are computed here for it alone."""
+    """Nodes (topological order) that become one fused op.
+
+    ``copies`` of them are computed here for it alone. ``unstored``: results that all outside readers compute again.
+    """
 
     nodes: tuple[Node, ...]
     copies: frozenset[str] = frozenset()
+    unstored: frozenset[TensorRef] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -53,28 +58,37 @@ def recompute(
     options: Options,
     fits: Callable[[Group], Reason | None],
 ) -> tuple[list[Group], list[tuple[Node, Reason]]]:
-    """``groups`` with the nodes of ``alone`` (fusible, in no group) copied into them where that saves a kernel.
+    """``groups`` with cheap values copied into their readers: nodes of ``alone`` (fusible, in no group) and of groups.
 
-    Also returns the AF220 refusals: values that only the threshold keeps from being recomputed.
+    Also returns the AF220 refusals: values that only the threshold keeps from being computed again.
     """
     made = list(groups)
     refused: list[tuple[Node, Reason]] = []
     owner = {n.name: i for i, g in enumerate(made) for n in g.nodes}
-    for node in alone:
-        ref = node.outputs[0]
-        if len(node.outputs) != 1 or not is_kernel(node, graph) or uniform_value(graph, ref) is not None:
+    nodes = sorted((*alone, *(n for g in groups for n in g.nodes)), key=lambda n: graph.position[n.name])
+    for node in nodes:
+        if len(node.outputs) != 1 or not is_kernel(node, graph) or uniform_value(graph, node.outputs[0]) is not None:
             continue
+        home = owner.get(node.name)
         use = _use(graph, node, owner)
-        if use is None or any(made[i].nodes[0].scope != node.scope for i in use.groups) or not _cheap(graph, node):
+        if use is None or set(use.groups) <= {home} or not _cheap(graph, node):
             continue
-        if len(use.readers) > options.recomputation_threshold and node.type not in GENERATORS:
-            limit = options.recomputation_threshold
+        if any(made[i].nodes[0].scope != node.scope for i in use.groups):
+            continue
+        if home is not None and not _reads_no_more(graph, node, made[home]):
+            continue
+        limit = options.recomputation_threshold
+        if len(use.readers) > limit and node.type not in GENERATORS:
             text = f"{node.name} has {len(use.readers)} readers, --recomputation_threshold is {limit}"
             refused.append((node, Reason("AF220", text)))
             continue
-        grown = {i: _with(graph, made[i], use.copies) for i in use.groups}
-        limit_size = options.max_fusion_size
-        if limit_size is not None and any(len(g.nodes) > limit_size for g in grown.values()):
+        grown = {}
+        for i in use.groups:
+            own = frozenset(ref for n in use.copies if owner.get(n.name) == i for ref in n.outputs)
+            group = made[i] if i == home else _with(graph, made[i], use.copies)
+            grown[i] = replace(group, unstored=group.unstored | own)
+        most = options.max_fusion_size
+        if most is not None and any(len(g.nodes) > most for g in grown.values()):
             continue
         if all(fits(g) is None for g in grown.values()):
             for i, group in grown.items():
@@ -82,45 +96,50 @@ def recompute(
     return made, refused
 
 
+def _reads_no_more(graph: Graph, node: Node, home: Group) -> bool:
+    """Whether the operands are in memory anyway, and at most one of them is as large as the result."""
+    inside = {n.name for n in home.nodes}
+    operands = [ref for ref in dict.fromkeys(node.inputs) if ref is not None and uniform_value(graph, ref) is None]
+    shape = graph.info(node.outputs[0]).shape
+    return not any(r.node in inside for r in operands) and sum(graph.info(r).shape == shape for r in operands) <= 1
+
+
 def _use(graph: Graph, node: Node, owner: Mapping[str, int]) -> _Use | None:
     """How fused ops use the node's result, or None if anything else reads it too."""
-    copies: list[Node] = [node]
+    copies: dict[str, Node] = {node.name: node}
     readers: dict[str, None] = {}
     groups: set[int] = set()
-    seen: set[str] = set()
     stack: list[TensorRef] = list(node.outputs)
     while stack:
         for consumer, _ in graph.consumers.get(stack.pop(), ()):
-            if consumer.name in seen:
-                continue
-            seen.add(consumer.name)
             inside = consumer.name in owner
             if inside:
                 groups.add(owner[consumer.name])
             if is_free_view(graph, consumer):
-                copies += [] if inside else [consumer]
-                stack.extend(consumer.outputs)
+                if consumer.name not in copies:
+                    copies[consumer.name] = consumer
+                    stack.extend(consumer.outputs)
             elif inside:
                 readers[consumer.name] = None
             else:
                 return None
-    return _Use(tuple(copies), tuple(readers), tuple(sorted(groups))) if readers else None
+    return _Use(tuple(copies.values()), tuple(readers), tuple(sorted(groups))) if readers else None
 
 
 def _with(graph: Graph, group: Group, copies: Sequence[Node]) -> Group:
     """The group with those of ``copies`` that lead to one of its nodes."""
     names = {n.name for n in group.nodes}
     wanted: dict[str, Node] = {}
-    for node in sorted(copies, key=lambda n: -graph.position[n.name]):
+    for node in sorted((n for n in copies if n.name not in names), key=lambda n: -graph.position[n.name]):
         readers = {c.name for ref in node.outputs for c, _ in graph.consumers.get(ref, ())}
         if readers & (names | set(wanted)):
             wanted[node.name] = node
     nodes = sorted((*group.nodes, *wanted.values()), key=lambda n: graph.position[n.name])
-    return Group(tuple(nodes), group.copies | frozenset(wanted))
+    return replace(group, nodes=tuple(nodes), copies=group.copies | frozenset(wanted))
 
 
 def _cheap(graph: Graph, node: Node) -> bool:
     if RULES[node.type].kind == "view":
         return True
     values, _ = emit_alone(graph, node)
-    return not any(isinstance(v, Pointwise) and v.op in HEAVY for v in values)
+    return not any(isinstance(v, Reduce) or (isinstance(v, Pointwise) and v.op in HEAVY) for v in values)

@@ -1,0 +1,134 @@
+"""Values computed again instead of stored: generators always, cheap ones within the threshold."""
+
+from __future__ import annotations
+
+import pytest
+from ge_build import GraphBuilder
+from plan_build import ALL, barrier, check_plan, codes, fused, graph_of, groups, numbers, plan_of, run_nodes
+
+from torchair_autofuse.dtypes import F32
+from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import Options
+from torchair_autofuse.pipeline import lower_group
+from torchair_autofuse.plan.recompute import Group, recompute
+
+
+def shared(kind: str = "Neg", readers: int = 2, *, outside: bool = False, view: bool = False, inputs: int = 1) -> Graph:
+    """c is read by pairs of ops over different axes, so that it can be in the nest of one pair only."""
+    b = GraphBuilder()
+    c = b.op(kind, *(b.data([2, 4]) for _ in range(inputs)), name="c")
+    tail = []
+    for i in range(readers):
+        source = b.op("Reshape", c, b.const([8]), name=f"v{i}") if view else c
+        p = b.op("Add", source, b.data([3 + i, 8] if view else [3 + i, 2, 4]), name=f"p{i}")
+        tail.append(b.op("Exp", p, name=f"q{i}"))
+    b.output(*tail, *([barrier(b, c)] if outside else []))
+    return graph_of(b)
+
+
+def stored(graph: Graph, **options: object) -> tuple[int, list[str]]:
+    """(how many groups hold c, the tensors of c or views of it that are stored); values are checked on the way."""
+    made = plan_of(graph, **options)
+    shapes = [tuple(graph.info(n.outputs[0]).shape or ()) for n in graph.inputs_of_type("Data")]
+    check_plan(graph, made, run_nodes(graph, [numbers(s, i) for i, s in enumerate(shapes)]), **options)
+    results: list[str] = []
+    for group in made.groups:
+        lowered = lower_group(graph, group, ALL.replace(**options))
+        assert isinstance(lowered, Lowered)
+        results += [str(r) for r in lowered.outputs]
+    names = [g for g in groups(made) if "c" in g]
+    return len(names), [r for r in results if r[0] in "cv"]
+
+
+def test_default_is_no_recomputation() -> None:
+    assert Options().recomputation_threshold == 1
+    assert stored(shared()) == (1, ["c:0"])
+    assert ("c", "", "AF220") in codes(plan_of(shared()))
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize(("readers", "threshold", "again"), [(2, 1, False), (2, 2, True), (3, 2, False), (3, 3, True)])
+def test_up_to_the_threshold_a_cheap_value_is_computed_in_each_reader(
+    view: bool, readers: int, threshold: int, again: bool
+) -> None:
+    holders, results = stored(shared(readers=readers, view=view), recomputation_threshold=threshold)
+    assert holders == (readers if again else 1)
+    assert (results == []) == again
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (shared("Exp"), "not cheap"),
+        (shared(outside=True), "read outside of fused ops"),
+        (shared("Add", inputs=2), "reads twice of what it writes"),
+    ],
+    ids=["heavy", "outside", "two inputs"],
+)
+def test_what_is_stored_all_the_same(graph: Graph, why: str) -> None:
+    holders, results = stored(graph, recomputation_threshold=255)
+    assert (holders, results) == (1, ["c:0"]), why
+
+
+def test_recomputation_keeps_to_the_fusion_size() -> None:
+    holders, _ = stored(shared(readers=3), recomputation_threshold=255, max_fusion_size=3)
+    assert holders == 3
+    holders, results = stored(shared(readers=3), recomputation_threshold=255, max_fusion_size=2)
+    assert holders == 0 and results == []
+
+
+def test_a_value_of_its_own_vanishes_into_its_readers() -> None:
+    """Each pair fills the size limit without c, which leaves no node alone when the limit allows one more."""
+    graph = shared(readers=2)
+    rest = {n.name for n in graph.nodes if n.name[0] in "pq"}
+    pairs = [Group(tuple(n for n in graph.nodes if n.name in rest and n.name.endswith(str(i)))) for i in range(2)]
+    options = ALL.replace(recomputation_threshold=2)
+
+    def fits(group: Group) -> Reason | None:
+        made = lower_group(graph, group, options)
+        return made if isinstance(made, Reason) else None
+
+    made, refused = recompute(graph, pairs, [graph.by_name["c"]], options, fits)
+    assert [[n.name for n in g.nodes] for g in made] == [["c", "p0", "q0"], ["c", "p1", "q1"]]
+    assert all(g.copies == {"c"} for g in made) and not refused
+    made, refused = recompute(graph, pairs, [graph.by_name["c"]], ALL, fits)
+    assert made == pairs and [r.code for _, r in refused] == ["AF220"]
+
+
+def test_a_generator_vanishes_into_its_readers() -> None:
+    b = GraphBuilder()
+    x, y = b.data([8]), b.data([3, 8])
+    zero = b.op("OnesLike", x, name="one")
+    b.output(
+        b.op("Exp", b.op("Add", x, zero, name="p"), name="q"), b.op("Sin", b.op("Mul", y, zero, name="r"), name="s")
+    )
+    result = fused(b)
+    assert result.report.kernels_before == 5 and result.report.kernels_after == 2
+    types = [op.type for op in result.model_def.graph[0].op]
+    assert "OnesLike" not in types
+    for made in result.generated:
+        assert not any(str(r).startswith("one") for r in (*made.lowered.inputs, *made.lowered.outputs))
+
+
+def test_a_generator_that_others_read_is_made_once() -> None:
+    b = GraphBuilder()
+    x = b.data([8])
+    one = b.op("OnesLike", x, name="one")
+    b.output(b.op("Exp", b.op("Add", x, one, name="p"), name="q"), one)
+    result = fused(b)
+    assert result.report.kernels_after == 1
+    (made,) = result.generated
+    assert [str(r) for r in made.lowered.outputs] == ["one:0", "q:0"]
+
+
+def test_a_dynamic_fill_vanishes_too() -> None:
+    b = GraphBuilder()
+    x = b.data([-1])
+    fill = b.op("Fill", b.op("Shape", x), b.const(2.0, F32), name="fill")
+    b.output(b.op("Exp", b.op("Mul", x, fill, name="p"), name="q"))
+    graph = graph_of(b, d0=("s0",))
+    made = plan_of(graph)
+    assert len(made.groups) == 1
+    check_plan(graph, made, run_nodes(graph, [numbers((6,))], {"s0": 6}))
