@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from torchair_autofuse.codegen.kernel import KernelText, generate
 from torchair_autofuse.ge.catalogue import gm_bytes, has_side_effect, is_pure, kernels, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.ge.infer import infer
+from torchair_autofuse.ge.inference_rule import inference_rule
 from torchair_autofuse.ge.reader import parse, read
 from torchair_autofuse.ge.simplify import simplify
 from torchair_autofuse.ge.writer import FusedNode, write
@@ -27,6 +28,7 @@ from torchair_autofuse.lower.build import Lowered, build
 from torchair_autofuse.lower.domain import Domain, connected_order
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.opdef import build as define
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import predicted_us
 from torchair_autofuse.plan.greedy import plan
@@ -115,8 +117,11 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
         left = _without_leftovers(graph, generated)
         replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
-    report = _report(original, left, generated, planned.refusals, context.hints, options, target, clock.seconds)
-    return FusionResult(rewritten, report, (), tuple(generated))
+    with clock("define"):
+        ops = tuple(define(made, target, kernel_hints(made, graph, context.hints)) for made in generated)
+    after = left if generated else original  # without a fused op nothing is rewritten
+    report = _report(original, after, generated, planned.refusals, context.hints, options, target, clock.seconds)
+    return FusionResult(rewritten, report, ops, tuple(generated))
 
 
 def generate_op(
@@ -217,12 +222,24 @@ def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
         outputs=lowered.outputs,
         output_dtypes=tuple(i.dtype for i in infos if i.dtype is not None),
         output_shapes=tuple(i.shape for i in infos if i.shape is not None),
-        attrs=MappingProxyType({"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}),
+        attrs=MappingProxyType(_attributes(graph, lowered)),
         removed=frozenset(n.name for n in lowered.nodes) - _unstored(graph, lowered),
         scope=lowered.nodes[0].scope,
         input_param_names=tuple(p.name for p in params.inputs),
         output_param_names=tuple(p.name for p in params.outputs),
     )
+
+
+def _attributes(graph: Graph, lowered: Lowered) -> dict[str, str]:
+    """What the node says of itself: the nodes it replaces, and how GE infers its outputs, where it can."""
+    attrs = {"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}
+    infos = [graph.info(ref) for ref in lowered.outputs]
+    dims = [graph.info(ref).shape for ref in lowered.inputs]
+    with suppress(ValueError):  # a size that GE's rules have no word for: the op's own inference function is needed
+        attrs["_inference_rule"] = inference_rule(
+            dims, [i.shape for i in infos if i.shape is not None], [i.dtype for i in infos if i.dtype is not None]
+        )
+    return attrs
 
 
 def _report(
@@ -272,24 +289,36 @@ def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -
 def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
     lowered, scheduled = made.lowered, made.schedule
     loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
-    read_refs = [r for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
-    read_bytes = _total(tensor_bytes(r, graph, hints) for r in read_refs)
+    read = [(r, p.name) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
+    read_bytes = _total(tensor_bytes(r, graph, hints) for r, _ in read)
     written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
     floor = None if read_bytes is None or written is None else read_bytes + written
     sizes = kernel_hints(made, graph, hints)
     tiling = scheduled.tiling(sizes, target.vector_cores, target.ub_bytes)
+    moved = _total([written, *(_passes_bytes(graph, made, r, p, tiling, hints) for r, p in read)])
     return FusedOp(
         op_type=lowered.op_type,
         nodes=tuple(n.name for n in lowered.nodes),
         node_types=tuple(n.type for n in lowered.nodes),
         template=scheduled.template,
         ub_bytes=tiling["ub_used"],
-        gm_bytes=floor,  # the pointwise template reads and writes everything once
+        gm_bytes=moved,
         gm_bytes_floor=floor,
-        predicted_us=None if floor is None else predicted_us(target, read_bytes, written),
+        predicted_us=None if moved is None else predicted_us(target, moved - written, written),
         inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
         outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
     )
+
+
+def _passes_bytes(
+    graph: Graph, made: GeneratedOp, ref: TensorRef, param: str, tiling: Mapping[str, int], hints: Mapping[str, int]
+) -> int | None:
+    """Bytes of an input times the number of loops and index maps it is read in, at the example sizes."""
+    scheduled = made.schedule
+    if scheduled.variants:
+        scheduled = scheduled.variants[tiling["tiling_key"] - 1]
+    size = tensor_bytes(ref, graph, hints)
+    return None if size is None else size * sum(x.param == param for x in scheduled.program.loads)
 
 
 def kernel_hints(made: GeneratedOp, graph: Graph, hints: Mapping[str, int]) -> dict[str, int]:

@@ -11,7 +11,6 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from torchair_autofuse.host import loader
@@ -206,13 +205,13 @@ def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> N
 
     result = fuse(snapshot, fusion_context(concrete), options)
     if result.generated and not options.run_unfused:
-        _deliver_on_host(result.generated, options, snapshot)
+        _deliver_on_host(result, options, snapshot)
         concrete.graph._proto.CopyFrom(result.model_def.graph[0])
         converter._normalize_ge_graph(concrete.graph)
     _reports.append(result.report)
 
 
-def _deliver_on_host(generated: Sequence[Any], options: Options, snapshot: bytes) -> None:
+def _deliver_on_host(result: Any, options: Options, snapshot: bytes) -> None:
     """Stores the artefacts of the fused ops and builds their kernels for the CPU twin."""
     from torchair_autofuse.host import kernels
     from torchair_autofuse.opdef import artefact
@@ -222,9 +221,9 @@ def _deliver_on_host(generated: Sequence[Any], options: Options, snapshot: bytes
     assert not isinstance(target, Reason)
     root = options.cache_root()
     kernels.set_root(root)
-    for made in generated:
-        artefact.write(root, made, target, model_def=snapshot)
-    kernels.prepare([made.op_type for made in generated])
+    for made, op in zip(result.generated, result.ops):
+        artefact.write(root, made, target, model_def=snapshot, op=op)
+    kernels.prepare([made.op_type for made in result.generated])
 
 
 def _kernel_count(snapshot: bytes) -> int:

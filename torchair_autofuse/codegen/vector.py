@@ -60,8 +60,8 @@ def call(names: Names, instr: Instr) -> str:
         return _reduce(names, instr)
     if instr.form in ("carry", "levels"):
         function = "CarrySum" if instr.form == "carry" else "AddLevels"
-        tensors = [names.tensor(b) for b in (instr.srcs if instr.form == "carry" else (instr.dst, *instr.srcs))]
-        return f"{function}({', '.join([*tensors, 'tile', COUNT[dst.layout]])})"
+        operands = [names.tensor(b) for b in (instr.srcs if instr.form == "carry" else (instr.dst, *instr.srcs))]
+        return f"{function}({', '.join([*operands, 'tile', COUNT[dst.layout]])})"
     operands = [names.tensor(instr.dst, "" if dst.cpp == "bits" and instr.view != "uint16_t" else instr.view)]
     for s in instr.srcs:
         is_mask = instr.api == "Select" and bufs[s].cpp == "bits"

@@ -59,19 +59,20 @@ def write(
     chip: Chip,
     model_def: Any = None,
     hints: Mapping[str, int] | None = None,
+    op: Any = None,
 ) -> Path:
     """Writes the folder of an op under the cache ``root`` and returns it.
 
     A folder that is there already stays when it was made by this generator for this chip and all its files are as
     recorded; else it is replaced. Readers see the old folder or the new one. ``model_def``: the ModelDef (message or
-    bytes) the op's nodes are from. ``hints``: example sizes of the kernel's symbols. Raises ArtefactError when
-    others could write to the folder.
+    bytes) the op's nodes are from. ``op``: its definition if there is one already, else it is built with ``hints``,
+    example sizes of the kernel's symbols. Raises ArtefactError when others could write to the folder.
     """
     ops = _safe_folder(Path(root), "ops")
     folder = ops / generated.op_type
     if is_current(folder, chip):
         return folder
-    files = _files(generated, chip, model_def, hints)
+    files = _files(generated, build(generated, chip, hints) if op is None else op, model_def)
     with _lock(folder):
         if not is_current(folder, chip):
             _replace(folder, files)
@@ -155,8 +156,9 @@ def _check_mode(folder: Path) -> None:
         )
 
 
-def _files(generated: GeneratedOp, chip: Chip, model_def: Any, hints: Mapping[str, int] | None) -> dict[str, bytes]:
-    op = build(generated, chip, hints)
+def _files(generated: GeneratedOp, definition: Any, model_def: Any) -> dict[str, bytes]:
+    op = type(definition)()
+    op.CopyFrom(definition)
     texts = source_files(generated, op)
     others = {
         "loop.txt": to_text(generated.lowered.kernel),

@@ -86,7 +86,7 @@ class StreamSelector(Selector):
         self._names.append(name)
         self._loops.append(loop)
         for lists in (self._loads, self._stores, self._instrs):
-            lists.append([])  # type: ignore[arg-type]
+            lists.append([])
         self._current = len(self._names) - 1
         self._at, self._bits = dict(self._lasting), {}
 
