@@ -1,4 +1,4 @@
-"""Small models of elementwise and broadcast work, with inputs: what the host measures and Inductor are run on.
+"""Small models of elementwise, broadcast and row work, with inputs: what the host and Inductor are measured on.
 
 Only torch is imported. A model computes in the dtype of its inputs; called on f64 inputs it is its own reference.
 """
@@ -132,6 +132,23 @@ def compared(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return near, torch.maximum(x, y) * near
 
 
+def layer_norm(x: Tensor, y: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    return functional.layer_norm(x + y, (x.shape[-1],), gamma, beta)
+
+
+def rms_norm(x: Tensor, gamma: Tensor) -> Tensor:
+    h = wide(x)
+    return (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * gamma
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    return torch.softmax(scores * 0.125 + mask, dim=-1)
+
+
+def row_norm(x: Tensor) -> Tensor:
+    return x / (x * x).sum(-1, keepdim=True).sqrt().clamp_min(1e-12)
+
+
 MODELS: tuple[Model, ...] = (
     *(Model(f"chain {n}", chain(n), lambda d, r: (d(r, WIDTH), d(r, WIDTH)), dynamic=n == 10) for n in (3, 10, 100)),
     Model("relu(x*a+b)", affine_relu, lambda d, r: (d(r, WIDTH), d(WIDTH), d(r, 1)), HALVES, dynamic=True),
@@ -148,6 +165,10 @@ MODELS: tuple[Model, ...] = (
     Model("hard swish", hard_swish, lambda d, r: (d(r, WIDTH), d(r, WIDTH)), HALVES),
     Model("views", views, lambda d, r: (d(r, WIDTH), d(8, WIDTH // 8))),
     Model("compare", compared, lambda d, r: (d(r, 65), d(r, 65))),
+    Model("layer norm", layer_norm, lambda d, r: (d(r, WIDTH), d(r, WIDTH), d(WIDTH), d(WIDTH)), HALVES, dynamic=True),
+    Model("rms norm", rms_norm, lambda d, r: (d(r, WIDTH), d(WIDTH)), HALVES, dynamic=True),
+    Model("softmax", masked_softmax, lambda d, r: (d(4, r, 77), d(r, 77)), HALVES, dynamic=True),
+    Model("row norm", row_norm, lambda d, r: (d(r, 1000),), (F32, F16)),
 )
 
 

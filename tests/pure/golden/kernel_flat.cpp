@@ -169,7 +169,7 @@ class GoldenFlat {
 
     __aicore__ inline void Compute(uint32_t cols)
     {
-        const uint32_t full = RoundUp(cols, kLanes);
+        const uint32_t fullCount = RoundUp(cols, kLanes);
         LocalTensor<half> x = xQueue_.DeQue<half>();
         LocalTensor<half> y = yQueue_.AllocTensor<half>();
         LocalTensor<uint8_t> mask = maskQueue_.AllocTensor<uint8_t>();
@@ -178,28 +178,28 @@ class GoldenFlat {
         LocalTensor<float> t6 = t6Buf_.Get<float>();
         LocalTensor<float> t7 = t7Buf_.Get<float>();
         PipeBarrier<PIPE_V>();
-        Cast(t5, x, RoundMode::CAST_NONE, full);  // Mul_1
+        Cast(t5, x, RoundMode::CAST_NONE, fullCount);  // Mul_1
         PipeBarrier<PIPE_V>();
-        Muls(t5, t5, 0.5f, full);  // Mul_1
+        Muls(t5, t5, 0.5f, fullCount);  // Mul_1
         PipeBarrier<PIPE_V>();
-        TileBinary<AddTile, Vary::kFull, Vary::kOne>(t6, t5, t4, 1, full);  // Add_2
+        TileBinary<AddTile, Vary::kFull, Vary::kOne>(t6, t5, t4, 1, fullCount);  // Add_2
         PipeBarrier<PIPE_V>();
-        Muls(t6, t6, -1.0f, full);  // Sigmoid_3
+        Muls(t6, t6, -1.0f, fullCount);  // Sigmoid_3
         PipeBarrier<PIPE_V>();
-        Exp(t6, t6, full);  // Sigmoid_3
+        Exp(t6, t6, fullCount);  // Sigmoid_3
         PipeBarrier<PIPE_V>();
-        Adds(t6, t6, 1.0f, full);  // Sigmoid_3
-        Duplicate(t7, 1.0f, full);  // Sigmoid_3
+        Adds(t6, t6, 1.0f, fullCount);  // Sigmoid_3
+        Duplicate(t7, 1.0f, fullCount);  // Sigmoid_3
         PipeBarrier<PIPE_V>();
-        Div(t6, t7, t6, full);  // Sigmoid_3
+        Div(t6, t7, t6, fullCount);  // Sigmoid_3
         PipeBarrier<PIPE_V>();
-        Compare(mask, t6, t5, CMPMODE::GT, full);  // Greater_4
-        Cast(y, t6, RoundMode::CAST_RINT, full);  // Sigmoid_3
-        Duplicate(x, (half)1, full);  // Greater_4
+        Compare(mask, t6, t5, CMPMODE::GT, fullCount);  // Greater_4
+        Cast(y, t6, RoundMode::CAST_RINT, fullCount);  // Sigmoid_3
+        Duplicate(x, (half)1, fullCount);  // Greater_4
         PipeBarrier<PIPE_V>();
-        Select(t5.ReinterpretCast<half>(), mask, x, (half)0, SELMODE::VSEL_TENSOR_SCALAR_MODE, full);  // Greater_4
+        Select(t5.ReinterpretCast<half>(), mask, x, (half)0, SELMODE::VSEL_TENSOR_SCALAR_MODE, fullCount);  // Greater_4
         PipeBarrier<PIPE_V>();
-        Cast(mask, t5.ReinterpretCast<half>(), RoundMode::CAST_NONE, full);  // Greater_4
+        Cast(mask, t5.ReinterpretCast<half>(), RoundMode::CAST_NONE, fullCount);  // Greater_4
         yQueue_.EnQue(y);
         maskQueue_.EnQue(mask);
         xQueue_.FreeTensor(x);

@@ -79,7 +79,7 @@ class GoldenGroups {
 
     __aicore__ inline void Compute(uint32_t cols)
     {
-        const uint32_t full = RoundUp(cols, kLanes);
+        const uint32_t fullCount = RoundUp(cols, kLanes);
         LocalTensor<uint8_t> inTileGroup0 = inTileQueue0_.DeQue<uint8_t>();
         LocalTensor<float> x0 = inTileGroup0[0].ReinterpretCast<float>();
         LocalTensor<float> x1 = inTileGroup0[t_.cap_full * 4].ReinterpretCast<float>();
@@ -90,15 +90,15 @@ class GoldenGroups {
         LocalTensor<float> x4 = inTileGroup2[0].ReinterpretCast<float>();
         LocalTensor<float> x5 = inTileGroup2[t_.cap_full * 4].ReinterpretCast<float>();
         LocalTensor<float> y = yQueue_.AllocTensor<float>();
-        Max(x0, x0, x1, full);
+        Max(x0, x0, x1, fullCount);
         PipeBarrier<PIPE_V>();
-        Add(x0, x0, x2, full);
+        Add(x0, x0, x2, fullCount);
         PipeBarrier<PIPE_V>();
-        Max(x0, x0, x3, full);
+        Max(x0, x0, x3, fullCount);
         PipeBarrier<PIPE_V>();
-        Add(x0, x0, x4, full);
+        Add(x0, x0, x4, fullCount);
         PipeBarrier<PIPE_V>();
-        Max(y, x0, x5, full);
+        Max(y, x0, x5, fullCount);
         yQueue_.EnQue(y);
         inTileQueue0_.FreeTensor(inTileGroup0);
         inTileQueue1_.FreeTensor(inTileGroup1);

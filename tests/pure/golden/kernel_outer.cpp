@@ -225,10 +225,10 @@ class GoldenOuter {
         DataCopyPad(mask_, maskGm_[o0_ * t_.size1 + col], DataCopyExtParams(1, cols * sizeof(uint8_t), 0, 0, 0), DataCopyPadExtParams<uint8_t>{});
         maskQueue_.EnQue(mask_);
         mask_ = maskQueue_.DeQue<uint8_t>();
-        const uint32_t row = RoundUp(pitch, kLanes);
+        const uint32_t rowCount = RoundUp(pitch, kLanes);
         LocalTensor<half> t4 = t4Buf_.Get<half>();
         PipeBarrier<PIPE_V>();
-        Cast(t4, mask_, RoundMode::CAST_NONE, row);
+        Cast(t4, mask_, RoundMode::CAST_NONE, rowCount);
         PipeBarrier<PIPE_V>();
     }
 
@@ -249,7 +249,7 @@ class GoldenOuter {
 
     __aicore__ inline void Compute(uint32_t rows, uint32_t cols, uint32_t pitch)
     {
-        const uint32_t full = RoundUp(rows * pitch, kLanes);
+        const uint32_t fullCount = RoundUp(rows * pitch, kLanes);
         LocalTensor<half> x = xQueue_.DeQue<half>();
         LocalTensor<float> gain = gainQueue_.DeQue<float>();
         LocalTensor<half> y = yQueue_.AllocTensor<half>();
@@ -259,17 +259,17 @@ class GoldenOuter {
         LocalTensor<uint8_t> t7 = t7Buf_.Get<uint8_t>();
         LocalTensor<float> t8 = t8Buf_.Get<float>();
         PipeBarrier<PIPE_V>();
-        Cast(t5, x, RoundMode::CAST_NONE, full);
+        Cast(t5, x, RoundMode::CAST_NONE, fullCount);
         Spread(t6, gain, rows);  // Mul_1
         PipeBarrier<PIPE_V>();
         TileBinary<MulTile, Vary::kFull, Vary::kCol>(t5, t5, t6, rows, pitch);  // Mul_1
         TileExpand<Vary::kRow>(x, t4, rows, pitch);  // Select_2
         PipeBarrier<PIPE_V>();
-        CompareScalar(t7, x, (half)0, CMPMODE::NE, full);  // Select_2
+        CompareScalar(t7, x, (half)0, CMPMODE::NE, fullCount);  // Select_2
         PipeBarrier<PIPE_V>();
-        Select(t8, t7, t5, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, full);  // Select_2
+        Select(t8, t7, t5, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, fullCount);  // Select_2
         PipeBarrier<PIPE_V>();
-        Cast(y, t8, RoundMode::CAST_RINT, full);  // Select_2
+        Cast(y, t8, RoundMode::CAST_RINT, fullCount);  // Select_2
         yQueue_.EnQue(y);
         xQueue_.FreeTensor(x);
         gainQueue_.FreeTensor(gain);

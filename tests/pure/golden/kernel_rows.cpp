@@ -187,10 +187,10 @@ class GoldenRows {
         DataCopyPad(weight_, weightGm_[col], DataCopyExtParams(1, cols * sizeof(half), 0, 0, 0), DataCopyPadExtParams<half>{});
         weightQueue_.EnQue(weight_);
         weight_ = weightQueue_.DeQue<half>();
-        const uint32_t row = RoundUp(pitch, kLanes);
+        const uint32_t rowCount = RoundUp(pitch, kLanes);
         LocalTensor<float> t5 = t5Buf_.Get<float>();
         PipeBarrier<PIPE_V>();
-        Cast(t5, weight_, RoundMode::CAST_NONE, row);  // Mul_1
+        Cast(t5, weight_, RoundMode::CAST_NONE, rowCount);  // Mul_1
         PipeBarrier<PIPE_V>();
     }
 
@@ -211,8 +211,8 @@ class GoldenRows {
 
     __aicore__ inline void Compute(uint32_t rows, uint32_t cols, uint32_t pitch)
     {
-        const uint32_t full = RoundUp(rows * pitch, kLanes);
-        const uint32_t col = RoundUp(rows, kLanes);
+        const uint32_t fullCount = RoundUp(rows * pitch, kLanes);
+        const uint32_t colCount = RoundUp(rows, kLanes);
         LocalTensor<half> x = xQueue_.DeQue<half>();
         LocalTensor<float> scale = scaleQueue_.DeQue<float>();
         LocalTensor<float> s = sQueue_.AllocTensor<float>();
@@ -221,19 +221,19 @@ class GoldenRows {
         LocalTensor<float> t6 = t6Buf_.Get<float>();
         LocalTensor<float> t7 = t7Buf_.Get<float>();
         PipeBarrier<PIPE_V>();
-        Cast(t6, x, RoundMode::CAST_NONE, full);  // Mul_1
+        Cast(t6, x, RoundMode::CAST_NONE, fullCount);  // Mul_1
         PipeBarrier<PIPE_V>();
         TileBinary<MulTile, Vary::kFull, Vary::kRow>(t6, t6, t5, rows, pitch);  // Mul_1
-        Sqrt(scale, scale, col);  // Rsqrt_2
-        Duplicate(s, 1.0f, col);  // Rsqrt_2
+        Sqrt(scale, scale, colCount);  // Rsqrt_2
+        Duplicate(s, 1.0f, colCount);  // Rsqrt_2
         PipeBarrier<PIPE_V>();
-        Div(s, s, scale, col);  // Rsqrt_2
+        Div(s, s, scale, colCount);  // Rsqrt_2
         PipeBarrier<PIPE_V>();
         Spread(t7, s, rows);  // Mul_3
         PipeBarrier<PIPE_V>();
         TileBinary<MulTile, Vary::kFull, Vary::kCol>(t6, t6, t7, rows, pitch);  // Mul_3
         PipeBarrier<PIPE_V>();
-        Cast(y, t6, RoundMode::CAST_RINT, full);  // Mul_3
+        Cast(y, t6, RoundMode::CAST_RINT, fullCount);  // Mul_3
         sQueue_.EnQue(s);
         yQueue_.EnQue(y);
         xQueue_.FreeTensor(x);
