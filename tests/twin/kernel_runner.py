@@ -46,12 +46,14 @@ class Runner:
         fields = [values[f] for f in self.text.fields]
         assert all(0 <= v < 2**63 for v in fields) and 1 <= values["block_dim"] <= self.chip.vector_cores, values
         outputs = {p.name: np.full(self.shape(p.name, sizes), 7, p.dtype.numpy) for p in self.kernel.outputs}
+        key = self.schedule.tiling_key
         args = [(inputs[p.name].ctypes.data, inputs[p.name].nbytes, "in") for p in self.kernel.inputs]
         args += [(a.ctypes.data, a.nbytes, "out") for a in outputs.values()]
+        key = self.schedule.tiling_key
         profile = self.twin.launch(
             args,
             struct.pack(f"<{len(fields)}q", *fields),
-            self.schedule.tiling_key,
+            key if isinstance(key, int) else values[key],
             values["block_dim"],
             seed=seed,
             max_blocks=self.chip.vector_cores,
