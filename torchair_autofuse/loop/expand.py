@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Container, Hashable
 from dataclasses import replace
 
+import sympy
+
 from torchair_autofuse.dtypes import F32, I32
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Cast, Const, Iota, Nest, Pointwise, Reduce, Value, defined_names
@@ -57,9 +59,10 @@ def _welford(nest: Nest, v: Reduce, total: str, dev: str, fresh: object) -> list
     count = fresh(f"{mean}_n")
     values: list[Value] = []
     if isinstance(size, int):
-        values.append(Const(count, float(F32.numpy.type(size)), F32, v.origin))
+        values.append(Const(count, float(F32.numpy.type(max(size, 1))), F32, v.origin))
     else:
         whole = fresh(f"{mean}_size")
+        size = expr.simplify(sympy.Max(size, 1))  # the mean of nothing is 0
         values += [Iota(whole, (), size, I32, v.origin), Cast(count, whole, F32, "rint", v.origin)]
     square = fresh(f"{mean}_sq")
     return [

@@ -218,7 +218,10 @@ def _rows_steps(
     ``resident``: a tile holds whole rows, with single buffers where double ones do not fit.
     """
     full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
-    full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
+    full1, row1, col1 = (
+        ub.bytes_per_element(k, program.scratch if k == Layout.FULL else 0, single=True)
+        for k in (Layout.FULL, Layout.ROW, Layout.COL)
+    )
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     more = col + colb if full else max(col + colb, 1)  # a row costs at least a byte, to divide by
     fixed = fixed_bytes(program, ub)
@@ -249,7 +252,11 @@ def _rows_steps(
             (
                 Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full1), more))),
                 Let("buffers", t.select(Var("fit_double"), 2, 1), field=True),
-                Let("fit", t.select(Var("fit_double"), Var("fit_double"), Var("fit_single"))),
+                # rows without elements have no tile: what they reduce to is made by passes over none
+                Let(
+                    "fit",
+                    t.select(Var("total_cols"), t.select(Var("fit_double"), Var("fit_double"), Var("fit_single")), 0),
+                ),
             )
             if resident
             else (Let("fit", Var("fit_double")),)
@@ -274,8 +281,8 @@ def _rows_steps(
             "ub_used",
             t.add(
                 t.mul(Var("cap_full"), t.select(Var("fit_double"), full, full1) if resident else full),
-                t.mul(Var("cap_row"), row),
-                t.mul(Var("cap_col"), col),
+                t.mul(Var("cap_row"), t.select(Var("fit_double"), row, row1) if resident else row),
+                t.mul(Var("cap_col"), t.select(Var("fit_double"), col, col1) if resident else col),
                 t.mul(Var("cap_colb"), colb),
                 fixed,
             ),

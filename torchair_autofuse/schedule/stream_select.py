@@ -27,7 +27,7 @@ from torchair_autofuse.schedule.program import Buf, Layout, Program, Segment, Tr
 from torchair_autofuse.schedule.select import Selector
 
 LEVELS = 4  # sums keep this many partial sums: tile i of a pass is added like a carry, so errors grow with log(tiles)
-_LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where -inf would give NaN
+_LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where exp(-inf - -inf) would be NaN
 
 
 class Unstreamable(ValueError):
@@ -215,12 +215,13 @@ class StreamSelector(Selector):
 
     def _online(self, names: tuple[str, ...], x: int) -> None:
         """Running maximum m and sum s of exp(x - m); when m grows, s shrinks by exp(old - new)."""
-        m, s = self._begin(_LOWEST), self._begin("0.0f")
+        m, s = self._begin("-__builtin_inff()"), self._begin("0.0f")
         kept = self._kept
         new = self._emit("Max", "float", kept, [m, self._partial("max", x)])
-        shifted = self._emit("Sub", "float", Layout.FULL, [x, self._spread(new)], form="tile")
+        finite, old = (self._emit("Maxs", "float", kept, [b], scalars=(_LOWEST,), in_place=False) for b in (new, m))
+        shifted = self._emit("Sub", "float", Layout.FULL, [x, self._spread(finite)], form="tile")
         e = self._emit("Exp", "float", Layout.FULL, [shifted], cost="transcendental")
-        shrink = self._emit("Sub", "float", kept, [m, new])
+        shrink = self._emit("Sub", "float", kept, [old, finite])
         shrink = self._emit("Exp", "float", kept, [shrink], cost="transcendental")
         total = self._partial("sum", e)
         self._into("Mul", s, [s, shrink])
