@@ -63,7 +63,7 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
     return KernelText(entry, kernel_cpp, tiling_h, schedule.fields)
 
 
-_SUFFIX = {"row_resident": "Resident", "row_streaming": "Streaming", "column_streaming": "Columns", "pointwise": ""}
+_SUFFIX = {"row_resident": "Resident", "column_resident": "Resident", "row_streaming": "Streaming", "column_streaming": "Streaming", "pointwise": ""}
 # helper templates in the order of their dependences
 _HELPERS = (
     "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",

@@ -83,6 +83,7 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
 
 def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
     """Rows in UB as a whole where they are known to fit, else passes over tiles."""
+    from torchair_autofuse.schedule.columns import column_schedule
     from torchair_autofuse.schedule.stream import stream_schedule
     from torchair_autofuse.schedule.variants import combine
 
@@ -91,7 +92,10 @@ def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) 
         return Reason("AF210", "reductions over different axes have no schedule together")
     cols = nest.axes[-1]
     if reduced != {cols.name}:
-        return stream_schedule(kernel, nest, reduced, chip)
+        streaming = stream_schedule(kernel, nest, reduced, chip)
+        if len(reduced) > 1 or cols.name in reduced or isinstance(streaming, Reason):
+            return streaming
+        return _choose(column_schedule(kernel, nest, reduced, chip), streaming, chip)
     resident = _tiles(kernel, nest, chip, resident=True)
     if isinstance(resident, Reason):
         return stream_schedule(kernel, nest, reduced, chip) if resident.code == "AF212" else resident
@@ -99,6 +103,18 @@ def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) 
         return resident
     streaming = stream_schedule(kernel, nest, reduced, chip)
     return streaming if isinstance(streaming, Reason) else combine(resident, "fit", streaming)
+
+
+def _choose(resident: Schedule | Reason, streaming: Schedule, chip: Chip) -> Schedule:
+    """The resident schedule where it is known to fit, both by ``fit`` where sizes decide, else the streaming one."""
+    from torchair_autofuse.schedule.variants import combine
+
+    if isinstance(resident, Reason):
+        return streaming
+    if resident.kernel.symbols:
+        return combine(resident, "fit", streaming)
+    fits = resident.tiling({}, chip.vector_cores, chip.ub_bytes)["fit"] > 0
+    return resident if fits else streaming
 
 
 def _tiles(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:

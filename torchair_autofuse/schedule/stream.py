@@ -84,7 +84,7 @@ def _steps(
     fixed = fixed_bytes(program, ub)
     kept_outer = [a for a in outer if a.name not in reduced]
     units = [*kept_outer, rows] if by_rows else kept_outer
-    unit = _unit(program, outer, rows, cols, align)
+    unit = owned_units(program, outer, rows, cols, align)
     spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
     per_column = max(1, full + row)
     room: Tree = t.rounddown(t.floordiv(t.maximum(t.sub(Var("spare"), col + colb), 0), per_column), LANES)
@@ -148,7 +148,7 @@ def _steps(
     return tuple(steps)
 
 
-def _unit(program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int) -> Tree:
+def owned_units(program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int) -> Tree:
     """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output."""
     unit: Tree = 1
     step = 1
