@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -96,23 +96,13 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
         original = infer(read(model), context.data_shapes, context.data_values, context.minimum)
     with clock("simplify"):
         graph = simplify(original, tuple(context.ref_outputs.values()))
-    builds: dict[tuple[Group, frozenset[str]], GeneratedOp | Reason] = {}
-
-    def make(group: Group, elsewhere: frozenset[str] = frozenset()) -> GeneratedOp | Reason:
-        key = (group, elsewhere)
-        if key not in builds:
-            builds[key] = generate_op(graph, group, target, options, elsewhere)
-        return builds[key]
-
-    def fits(group: Group) -> Reason | None:
-        made = make(group)
-        return made if isinstance(made, Reason) else None
+    maker = OpMaker(graph, target, options)
 
     with clock("plan"):
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
-        planned = plan(graph, rules, options, context.hints, fits)
+        planned = plan(graph, rules, options, context.hints, maker.refuses)
     with clock("generate"):
-        generated = _generate(graph, planned.groups, make)
+        generated = _generate(graph, planned.groups, maker)
     with clock("write"):
         left = _without_leftovers(graph, generated)
         replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
@@ -124,18 +114,46 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
     return FusionResult(rewritten, report, ops, tuple(generated))
 
 
-def generate_op(
-    graph: Graph, group: Group, target: Chip, options: Options, elsewhere: frozenset[str] = frozenset()
-) -> GeneratedOp | Reason:
-    """The fused op of a group, or why there is none. ``elsewhere``: nodes of other fused ops (lower.outputs)."""
-    lowered = lower_group(graph, group, options, elsewhere)
-    if isinstance(lowered, Reason):
-        return lowered
-    scheduled = schedule(lowered.kernel, target)
-    if isinstance(scheduled, Reason):
-        return scheduled
-    lines = [f"{n.type} ({n.name})" for n in lowered.nodes]
-    return GeneratedOp(lowered, scheduled, generate(scheduled, lowered.op_type, lines))
+class OpMaker:
+    """Makes fused ops of groups. What depends on the op type alone is made once for all groups of that type."""
+
+    def __init__(self, graph: Graph, target: Chip, options: Options) -> None:
+        self.graph, self.target, self.options = graph, target, options
+        self._lowered: dict[tuple[Group, frozenset[str]], Lowered | Reason] = {}
+        self._schedules: dict[str, Schedule | Reason] = {}
+        self._texts: dict[str, KernelText] = {}
+
+    def refuses(self, group: Group) -> Reason | None:
+        """Why there is no fused op of the group, or None if there is."""
+        lowered = self.lower(group)
+        if isinstance(lowered, Reason):
+            return lowered
+        scheduled = self._schedule(lowered)
+        return scheduled if isinstance(scheduled, Reason) else None
+
+    def make(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> GeneratedOp | Reason:
+        """The fused op of a group, or why there is none. ``elsewhere``: nodes of other fused ops (lower.outputs)."""
+        lowered = self.lower(group, elsewhere)
+        if isinstance(lowered, Reason):
+            return lowered
+        scheduled = self._schedule(lowered)
+        if isinstance(scheduled, Reason):
+            return scheduled
+        if lowered.op_type not in self._texts:
+            lines = [f"{n.type} ({n.name})" for n in lowered.nodes]
+            self._texts[lowered.op_type] = generate(scheduled, lowered.op_type, lines)
+        return GeneratedOp(lowered, scheduled, self._texts[lowered.op_type])
+
+    def lower(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> Lowered | Reason:
+        key = (group, elsewhere)
+        if key not in self._lowered:
+            self._lowered[key] = lower_group(self.graph, group, self.options, elsewhere)
+        return self._lowered[key]
+
+    def _schedule(self, lowered: Lowered) -> Schedule | Reason:
+        if lowered.op_type not in self._schedules:
+            self._schedules[lowered.op_type] = schedule(lowered.kernel, self.target)
+        return self._schedules[lowered.op_type]
 
 
 def lower_group(
@@ -154,13 +172,13 @@ def lower_group(
     return lowered
 
 
-def _generate(graph: Graph, groups: Sequence[Group], make: Callable[..., GeneratedOp | Reason]) -> list[GeneratedOp]:
+def _generate(graph: Graph, groups: Sequence[Group], maker: OpMaker) -> list[GeneratedOp]:
     """The ops of all groups. One that makes a uniform tensor does not store it for others that make it themselves."""
     everything = frozenset(n.name for g in groups for n in g.nodes)
     makes_uniform = [any(uniform_value(graph, ref) is not None for n in g.nodes for ref in n.outputs) for g in groups]
     generated = []
     for group, uniform in zip(groups, makes_uniform):
-        made = make(group, everything - {n.name for n in group.nodes}) if uniform else make(group)
+        made = maker.make(group, everything - {n.name for n in group.nodes}) if uniform else maker.make(group)
         if isinstance(made, GeneratedOp):
             generated.append(made)
     return generated

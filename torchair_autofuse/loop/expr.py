@@ -157,6 +157,11 @@ _PYTHON: dict[Any, Any] = {
 
 def to_str(e: Expr) -> str:
     """Text that :func:`parse` reads back, e.g. ``64*s0 + 3``, ``floor(s0/2)``, ``Mod(s0, 8)``."""
+    return str(e) if isinstance(e, int) else _text(e)
+
+
+@lru_cache(maxsize=65536)
+def _text(e: sympy.Expr) -> str:
     return str(e)
 
 
