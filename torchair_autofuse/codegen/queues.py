@@ -32,8 +32,14 @@ class Queues:
 
     def queue(self, group: QueueGroup) -> str:
         """Member name of the TQue of a group."""
+        if group.shares >= 0:
+            return self.queue(self._s.plan.queues[group.shares])
         if len(group.bufs) == 1:
-            return f"{self._names.param(group.bufs[0])}Queue_"
+            name = self._names.param(group.bufs[0])
+            alike = (g for g in self._s.plan.queues if len(g.bufs) == 1 and g.shares < 0)
+            first = next(g for g in alike if self._names.param(g.bufs[0]) == name)
+            segment = "" if first == group else self._s.program.segments[group.segment].name.capitalize()
+            return f"{name}{segment}Queue_"  # a part of a tensor that several segments load: a queue for each
         index = self.groups(group.kind, group.segment).index(group)
         return f"{group.kind}{self._s.program.segments[group.segment].name.capitalize()}Queue{index}_"
 

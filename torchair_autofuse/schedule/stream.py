@@ -11,7 +11,7 @@ from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import copies_reason
+from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
@@ -36,14 +36,15 @@ def stream_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: C
     return made
 
 
-def _schedule(kernel: Kernel, nest: Nest, rows: Axis, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
-    cols = nest.axes[-1]
+def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+    access = (*(a for a in plain.axes[:-1] if a.name != rows.name), rows, plain.axes[-1])
+    nest, empty = with_empty_axes(plain, set(reduced))
+    cols, rows = nest.axes[-1], nest.axis.get(rows.name, rows)
     outer = tuple(a for a in nest.axes[:-1] if a.name != rows.name)
     try:
         program = StreamSelector(nest, rows.name, cols.name, reduced).program()
     except Unstreamable as error:
         return Reason("AF210", f"cannot be computed in passes over tiles: {error}")
-    access = (*outer, rows, cols)
     reason = copies_reason(program, access) or types_reason(program)
     if reason is not None:
         return reason
@@ -54,11 +55,12 @@ def _schedule(kernel: Kernel, nest: Nest, rows: Axis, reduced: frozenset[str], c
         [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
     )
     by_rows = cols.name in reduced
-    steps = _steps(program, ub, nest, outer, rows, cols, align, reduced, chip)
-    template = "row_streaming" if by_rows else "column_streaming"
-    made = Schedule(
-        template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, streamed=reduced
+    steps = (
+        *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
+        *_steps(program, ub, nest, outer, rows, cols, align, reduced, chip),
     )
+    template = "row_streaming" if by_rows else "column_streaming"
+    made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty, reduced)
     for size in (1, 1 << 20):
         tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
         if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:

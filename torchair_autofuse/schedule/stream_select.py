@@ -64,6 +64,10 @@ class StreamSelector(Selector):
             elif isinstance(value, Iota):
                 self._sizes[value.name] = value.offset
         last = max(self._level.values(), default=0)
+        for store in self._nest.stores:
+            over = self._streamed & {a for a, _ in store.strides}
+            if over and over != self._streamed:
+                raise Unstreamable(f"{store.param} varies over a part of the reduced axes")
         stores = [(s, self._store_layout(s)) for s in self._nest.stores]
         for level in range(last + 1):
             reductions = [v for v in self._nest.values if isinstance(v, Reduce) and self._level[v.args[0]] == level]
@@ -108,7 +112,7 @@ class StreamSelector(Selector):
             for v in self._nest.values
             if not isinstance(v, (Reduce, Const, Iota, Load))
             for n in defined_names(v)
-            if self._level[n] == level + 1 and not self._is_full(n)
+            if self._level[n] == level + 1 and not self._streamed & set(self._nest.domains[n])
         ]
         if not (reductions or stores):
             return
@@ -124,9 +128,6 @@ class StreamSelector(Selector):
         for store in stores:
             self._origin = ", ".join(store.origin)
             self._store(store)
-
-    def _is_full(self, name: str) -> bool:
-        return self.layout(self._nest.domains[name]) == Layout.FULL
 
     def _compute(self, wanted: Sequence[str]) -> None:
         """Emits into the open segment what the wanted values need and is not there."""
