@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import sympy
 
@@ -67,14 +68,18 @@ def _opaque(kernel: Kernel) -> Kernel:
         if isinstance(e, int):
             return e
         product: sympy.Expr = sympy.Integer(1)
-        for factor in sympy.Mul.make_args(sympy.factor(e)):
-            base, power = factor.as_base_exp()
+        for base, power in _factors(e):
             if not base.is_Integer and not base.is_Symbol:
                 base = known.setdefault(base, expr.symbol(_fresh(used, len(known), "q")))
             product *= base**power
         return expr.simplify(product)
 
     return _map(kernel, change)
+
+
+@lru_cache(maxsize=65536)
+def _factors(e: sympy.Expr) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
+    return tuple(factor.as_base_exp() for factor in sympy.Mul.make_args(sympy.factor(e)))
 
 
 def _input_dims(kernel: Kernel) -> list[tuple[sympy.Expr, str, int]]:
