@@ -8,7 +8,7 @@ from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import copies_reason
+from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
 from torchair_autofuse.schedule.program import Layout, Program
 from torchair_autofuse.schedule.select import Selector
@@ -45,14 +45,16 @@ def column_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: C
 
     The tiling value ``fit`` is positive where the template can run.
     """
-    nest = expand_combiners(nest)
+    plain = expand_combiners(nest)
+    nest, empty = with_empty_axes(plain, set(reduced))
     cols, rows = nest.axes[-1], next(a for a in nest.axes if a.name in reduced)
     outer = tuple(a for a in nest.axes[:-1] if a.name != rows.name)
+    access = (*(a for a in plain.axes[:-1] if a.name != rows.name), rows, plain.axes[-1])
     try:
         program = ColumnSelector(nest, rows.name, cols.name).program()
     except ValueError as error:
         return Reason("AF210", f"cannot be computed in tiles of columns: {error}")
-    reason = copies_reason(program, (*outer, rows, cols)) or types_reason(program)
+    reason = copies_reason(program, access) or types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
@@ -61,9 +63,12 @@ def column_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: C
     align = max(
         [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
     )
-    steps = _steps(program, ub, nest, outer, rows, cols, align, chip)
+    steps = (
+        *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
+        *_steps(program, ub, nest, outer, rows, cols, align, chip),
+    )
     return Schedule(
-        "column_resident", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, streamed=reduced
+        "column_resident", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty, reduced
     )
 
 
@@ -72,6 +77,8 @@ def _steps(
 ) -> tuple[Let, ...]:
     full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
     full1 = ub.bytes_per_element(Layout.FULL, program.scratch, single=True)
+    row1, col1 = (ub.bytes_per_element(k, single=True) for k in (Layout.ROW, Layout.COL))
+    twice = t.sub(Var("buffers"), 1)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     fixed = fixed_bytes(program, ub)
     spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
@@ -125,9 +132,9 @@ def _steps(
         Let(
             "ub_used",
             t.add(
-                t.mul(Var("cap_full"), t.select(t.sub(Var("buffers"), 1), full, full1)),
-                t.mul(Var("cap_row"), ub.bytes_per_element(Layout.ROW)),
-                t.mul(Var("cap_col"), col),
+                t.mul(Var("cap_full"), t.select(twice, full, full1)),
+                t.mul(Var("cap_row"), t.select(twice, row, row1)),
+                t.mul(Var("cap_col"), t.select(twice, col, col1)),
                 t.mul(Var("cap_colb"), colb),
                 fixed,
             ),
