@@ -6,8 +6,9 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 
@@ -23,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     explain = commands.add_parser("explain", help="say what would be fused in a script or a saved graph")
     explain.add_argument("target", help="script.py, or graph.pb (a serialized ModelDef; .gz is fine)")
-    explain.add_argument("--kernels", action="store_true", help="print loop IR and kernel source of every fused op too")
+    explain.add_argument(
+        "--kernels", action="store_true", help="print loop IR and kernel source of every fused op too (before a script)"
+    )
     explain.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
     commands.add_parser("doctor", help="what is installed, what works here, what to do about what does not")
@@ -52,13 +55,22 @@ def _run(script: str, args: Sequence[str]) -> int:
 
 def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
     if target.endswith(".py"):
+        from torchair_autofuse import plugin
+
         os.environ["GF_AUTOFUSION_DEBUG"] = "1"  # plan and report, run unfused: no kernel is built
+        made: list[Any] = []
+        plugin.on_fused(lambda result: made.extend(result.generated))
         status = _execute(target, args)
         _print_reports()
+        if kernels:
+            _print_kernels(made)
         return status
     from torchair_autofuse.api import fuse_model_def
-    from torchair_autofuse.loop.printer import to_text
 
+    kernels = kernels or "--kernels" in args  # a graph takes no arguments of its own
+    unknown = [a for a in args if a != "--kernels"]
+    if unknown:
+        return _fail(f"explain {target}: unknown argument {unknown[0]!r}; a saved graph takes --kernels only")
     path = Path(target)
     if not path.is_file():
         return _fail(f"{target}: no such file; expected a script (.py) or a saved graph (.pb, .pb.gz)")
@@ -73,9 +85,16 @@ def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
         return _fail(f"{target}: {error}")
     print(result.report)
     if kernels:
-        for made in result.generated:
-            print(f"\n{to_text(made.lowered.kernel)}\n{made.text.kernel_cpp}")
+        _print_kernels(result.generated)
     return 0
+
+
+def _print_kernels(generated: Iterable[Any]) -> None:
+    """Loop IR and kernel source, once per op type."""
+    from torchair_autofuse.loop.printer import to_text
+
+    for made in {made.op_type: made for made in generated}.values():
+        print(f"\n{to_text(made.lowered.kernel)}\n{made.text.kernel_cpp}")
 
 
 def _execute(script: str, args: Sequence[str]) -> int:

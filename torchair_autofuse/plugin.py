@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from torchair_autofuse.host import loader
@@ -22,6 +23,7 @@ from torchair_autofuse.report import FusionReport
 
 _forced: Options | None = None
 _reports: list[FusionReport] = []
+_listeners: list[Callable[[Any], None]] = []
 _warned: set[str] = set()
 
 
@@ -83,6 +85,11 @@ def clear_reports() -> None:
     _reports.clear()
 
 
+def on_fused(listener: Callable[[Any], None]) -> None:
+    """Calls ``listener`` with the pipeline's FusionResult of every graph fused from now on."""
+    _listeners.append(listener)
+
+
 def install() -> None:
     """Arranges for TorchAir to be patched as soon as it is imported; a second call does nothing."""
     loader.on_torchair_import(_patch)
@@ -93,11 +100,14 @@ def install() -> None:
 
 def _patch() -> None:
     """Wraps TorchAir's methods; refuses with AF302 and leaves TorchAir alone where it is not as expected."""
-    import torchair._ge_concrete_graph.fx2ge_converter as converter
-    import torchair.npu_fx_compiler as compiler
-    from torchair.inference import _cache_compiler
-
-    problem = _drift(converter, compiler, _cache_compiler)
+    try:
+        import torchair._ge_concrete_graph.fx2ge_converter as converter
+        import torchair.npu_fx_compiler as compiler
+        from torchair.inference import _cache_compiler
+    except ImportError as error:
+        problem = str(error)
+    else:
+        problem = _drift(converter, compiler, _cache_compiler)
     if problem:
         _warn(Reason("AF302", f"{problem}; fusion stays off. Is this torch_npu newer than this plugin?"))
         return
@@ -209,6 +219,8 @@ def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> N
         concrete.graph._proto.CopyFrom(result.model_def.graph[0])
         converter._normalize_ge_graph(concrete.graph)
     _reports.append(result.report)
+    for listener in _listeners:
+        listener(result)
 
 
 def _deliver_on_host(result: Any, options: Options, snapshot: bytes) -> None:
