@@ -104,7 +104,7 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
     with clock("generate"):
         generated = _generate(graph, planned.groups, maker)
     with clock("write"):
-        left = _without_leftovers(graph, generated)
+        left = _without_leftovers(graph, generated, context.keep)
         replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
     with clock("define"):
@@ -184,11 +184,12 @@ def _generate(graph: Graph, groups: Sequence[Group], maker: OpMaker) -> list[Gen
     return generated
 
 
-def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp]) -> Graph:
+def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp], keep: frozenset[str]) -> Graph:
     """``graph`` without nodes that nothing reads once the ops are fused: what they compute again themselves."""
     owner = {n.name: made for made in generated for n in made.lowered.nodes}
     live: set[str] = set()
-    stack = [n.name for n in graph.nodes if n.type in _ROOTS or n.name in graph.controlled or has_side_effect(n.type)]
+    rooted = keep | graph.controlled
+    stack = [n.name for n in graph.nodes if n.type in _ROOTS or n.name in rooted or has_side_effect(n.type)]
     while stack:
         name = stack.pop()
         if name in live:

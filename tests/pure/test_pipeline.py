@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from ge_build import GraphBuilder
-from plan_build import ALL, barrier, fused, graph_of, numbers
+from plan_build import ALL, barrier, fused, numbers
 
 from benchmarks import graphs
 from benchmarks.captured import SMALLEST_SYMBOL, case
@@ -214,7 +214,12 @@ def test_op_types_do_not_depend_on_node_names() -> None:
     ]
 
 
-def test_context_defaults() -> None:
-    b = two_groups()
-    assert fuse(b.model, FusionContext(keep=frozenset(["a0"])), ALL).report.kernels_after == 4
-    assert graph_of(b).by_name["a0"].type == "Exp"
+def test_a_kept_node_stays_even_where_nobody_reads_it() -> None:
+    b = GraphBuilder()
+    x = b.data([8])
+    one = b.op("OnesLike", x, name="one")
+    b.output(b.op("Exp", b.op("Add", x, one, name="n0"), name="n1"))
+    assert types(fused(b)) == {"Data": 1, "Autofuse": 1, "NetOutput": 1}
+    kept = fuse(b.model, FusionContext(keep=frozenset(["one"])), ALL)
+    assert types(kept) == {"Data": 1, "OnesLike": 1, "Autofuse": 1, "NetOutput": 1}
+    assert kept.report.kernels_after == 2
