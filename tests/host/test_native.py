@@ -112,10 +112,10 @@ def test_what_is_not_modelled_is_named(name: str) -> None:
     module = ModuleType(f"torchair.core.{name}")
     native.populate(module)
     with pytest.raises(AttributeError, match=f"AF402: .*{name}.export needs CANN"):
-        module.export
+        _ = module.export
     assert not hasattr(module, "__path__")
     with pytest.raises(AttributeError, match=r"AF402: .*TorchNpuGraphBase\.feed"):
-        native.TorchNpuGraphBase("g").feed
+        _ = native.TorchNpuGraphBase("g").feed
 
 
 @wheel
