@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from ge_build import GraphBuilder
 
 from torchair_autofuse.dtypes import I32
-from torchair_autofuse.ge.graph import Graph, constant
+from torchair_autofuse.ge.graph import Graph, Node, constant
 from torchair_autofuse.ge.infer import infer
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
@@ -19,6 +20,7 @@ from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.domain import data_positions
 from torchair_autofuse.lower.outputs import is_free_view
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
@@ -113,11 +115,22 @@ def run_nodes(graph: Graph, inputs: Sequence[Array], sizes: Mapping[str, int] | 
         else:
             assert node.type in RULES, node.type
             made = lower_group(graph, Group((node,)), ALL)
+            if isinstance(made, Reason):  # a reduction of a constant, say
+                made = lower_group(_without_values(graph, node), Group((node,)), ALL)
             assert isinstance(made, Lowered), made
             results = interpret(made.kernel, [values[str(r)] for r in made.inputs])
             for p, ref in zip(made.kernel.outputs, made.outputs):
                 values[str(ref)] = results[p.name]
     return values
+
+
+def _without_values(graph: Graph, node: Node) -> Graph:
+    """The graph as if ``node`` read graph inputs of unknown values."""
+    refs = {node.inputs[i] for i in data_positions(node, RULES[node.type])}
+    stand_ins = {r.node for r in refs if r is not None}
+    nodes = tuple(replace(n, type="Data", inputs=()) if n.name in stand_ins else n for n in graph.nodes)
+    tensors = {r: replace(info, value=None) if r in refs else info for r, info in graph.tensors.items()}
+    return replace(graph, nodes=nodes, tensors=tensors)
 
 
 def check_values(graph: Graph, lowered: Lowered, values: Mapping[str, Array], ulps: int = 0) -> None:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ge_build import GraphBuilder
-from plan_build import check_plan, check_values, graph_of, kernel_of, lower, numbers, plan_of, run_nodes
+from plan_build import check_plan, check_values, graph_of, groups, kernel_of, lower, numbers, plan_of, run_nodes
 
 from torchair_autofuse.dtypes import BF16, BOOL, F16, F32, I32, DType
 from torchair_autofuse.ge.graph import Graph
@@ -328,6 +328,23 @@ def test_bools_and_integers_are_exact() -> None:
     values = run_nodes(graph, [big, big[::-1].copy(), rng.random(16) < 0.5])
     made = kernel_of(graph, "p", "q", "s", "z", "w")
     check_values(graph, made, values)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_reduction_over_repeats_is_refused(constant: bool) -> None:
+    """Summing 100 copies of a value: the value has no axis to loop over."""
+    b = GraphBuilder()
+    x = b.data([64, 100] if constant else [64, 1])
+    wide = b.op("OnesLike", x, name="wide") if constant else b.op("BroadcastTo", x, b.const([64, 100]), name="wide")
+    total = b.op("ReduceSum", wide, b.const([1]), name="sum", keep_dims=True)
+    b.output(b.op("Sigmoid", total, name="e"))
+    graph = graph_of(b)
+    made = lower(graph, "wide", "sum", "e")
+    assert isinstance(made, Reason) and made.code == "AF210" and "sum" in made.text
+    parts = plan_of(graph)
+    assert all("wide" not in g for g in groups(parts))
+    if not constant:
+        check_plan(graph, parts, run_nodes(graph, [numbers((64, 1))]), ulps=4)
 
 
 def test_copies_are_computed_but_not_replaced() -> None:

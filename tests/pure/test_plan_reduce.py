@@ -27,7 +27,9 @@ def graphs_with_reductions(draw: st.DrawFn) -> Graph:
     tensors = [(b.data(s), s) for s in menu]
     for i in range(draw(st.integers(4, 16))):
         x, shape = draw(st.sampled_from(tensors[-5:] if draw(st.booleans()) else tensors))
-        kind = draw(st.sampled_from(["unary", "binary", "binary", "reduce", "softmax", "view", "barrier"]))
+        kind = draw(
+            st.sampled_from(["unary", "binary", "binary", "reduce", "softmax", "view", "barrier", "repeat", "ones"])
+        )
         if kind == "reduce" and shape:
             axes = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True))
             keep = draw(st.booleans())
@@ -37,6 +39,10 @@ def graphs_with_reductions(draw: st.DrawFn) -> Graph:
         elif kind == "softmax" and len(shape) >= 2:
             axis = draw(st.sampled_from([-1, len(shape) - 2]))
             tensors.append((b.op("SoftmaxV2", x, name=f"op{i}", axes=[axis], half_to_float=False), shape))
+        elif kind == "repeat" and shape in ((4, 1), (6,), (1, 6)):
+            tensors.append((b.op("BroadcastTo", x, b.const([4, 6]), name=f"op{i}"), (4, 6)))
+        elif kind == "ones":
+            tensors.append((b.op("OnesLike", x, name=f"op{i}"), shape))
         elif kind == "barrier" and shape:
             tensors.append((barrier(b, x), shape))
         elif kind == "view" and shape == (4, 6):

@@ -198,6 +198,9 @@ def _finish(
 ) -> Lowered | Reason:
     """The kernel of one nest: no dead values, only the inputs it needs, symbols bound, names in order."""
     nest = _number_values(drop_dead_values(nest))
+    repeated = _reduces_repeats(nest)
+    if repeated is not None:
+        return repeated
     loaded = list(dict.fromkeys(v.param for v in nest.values if isinstance(v, Load)))
     refs = [inputs[name] for name in loaded]
     bound = _bind(graph, nest, loaded, refs, outputs)
@@ -214,6 +217,18 @@ def _finish(
     kind = "Reduce" if any(isinstance(v, Reduce) for v in nest.values) else "Pointwise"
     kernel = replace(bound, name=f"autofuse_{kind.lower()}_k{digest}")
     return Lowered(kernel, f"Autofuse{kind}K{digest}", tuple(refs), tuple(outputs), replaced)
+
+
+def _reduces_repeats(nest: Nest) -> Reason | None:
+    """Refuses a reduction over an axis that its operand is only repeated along: there is no loop over the repeats."""
+    for v in nest.values:
+        if isinstance(v, Reduce):
+            for arg in v.args:
+                if not set(v.axes) <= set(nest.domains[arg]):
+                    return Reason(
+                        "AF210", f"{', '.join(v.origin)} reduces over axes that its operand is broadcast along"
+                    )
+    return None
 
 
 def _bind(
