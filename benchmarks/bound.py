@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torchair_autofuse.ge.catalogue import RANDOM, has_side_effect, host_nodes, is_kernel, is_view, op_class
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.simplify import live
 
 SCOPES: dict[str, tuple[str, ...]] = {
     "pointwise": ("elementwise", "broadcast", "generator"),
@@ -46,8 +47,8 @@ def may_fuse(node: Node, graph: Graph, scope: str = "pointwise") -> bool:
 
 def upper_bound(graph: Graph, scope: str = "pointwise") -> Bound:
     """The bound for ``graph`` (inferred tensors expected). Only nodes that some output needs count."""
-    live = live_nodes(graph)
-    work = [n for n in graph.nodes if n.name in live and not _is_free(n, graph)]
+    alive = live(graph.nodes)
+    work = [n for n in graph.nodes if n.name in alive and not _is_free(n, graph)]
     number = {n.name: i for i, n in enumerate(work)}
     sources = {n.name: list(_real_sources(n, graph, number)) for n in work}
     fusible = {n.name for n in work if may_fuse(n, graph, scope)}
@@ -74,20 +75,6 @@ def upper_bound(graph: Graph, scope: str = "pointwise") -> Bound:
     counted = sum(any(is_kernel(graph.by_name[m], graph) for m in group) for group in members.values())
     inside = tuple(e for e in edges if best[number[e[0]]] == best[number[e[1]]])
     return Bound(counted, tuple(tuple(g) for g in members.values() if len(g) > 1), inside)
-
-
-def live_nodes(graph: Graph) -> frozenset[str]:
-    """Names of the nodes that an output or a side effect needs; GE drops the others."""
-    stack = [n.name for n in graph.nodes if n.type == "NetOutput" or has_side_effect(n.type)]
-    found: set[str] = set()
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            node = graph.by_name[name]
-            stack += [r.node for r in node.inputs if r is not None]
-            stack += list(node.controls)
-    return frozenset(found)
 
 
 def _is_free(node: Node, graph: Graph) -> bool:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks import graphs
-from benchmarks.bound import live_nodes, upper_bound
+from benchmarks.bound import upper_bound
 from benchmarks.captured import Case, case
 from benchmarks.lost_table import lost_sections
 from benchmarks.section import Section, Settings, percent
-from torchair_autofuse.ge.catalogue import kernels
 
 _COLUMNS = ("graph", "before", "after", "bound", "cleaned", "+reduce", "+move", "saved %", "of +reduce %",
             "GM MB before", "GM MB after", "GM MB floor", "plan+codegen s")  # fmt: skip
@@ -64,7 +63,7 @@ def measure(c: Case) -> Row:
     return Row(
         name=short_name(c.name),
         gaps=bool(graphs.manifests()[c.name]["fallback_ops"]),
-        before=live_kernels(c),
+        before=report.kernels_before,
         after=report.kernels_after,
         bound=upper_bound(c.original).kernels,
         cleaned=upper_bound(c.simplified).kernels,
@@ -73,12 +72,6 @@ def measure(c: Case) -> Row:
         gm=None if None in gm else gm,  # type: ignore[arg-type]
         seconds=sum(report.seconds.values()),
     )
-
-
-def live_kernels(c: Case) -> int:
-    """Kernels of the graph as captured that some output needs."""
-    live = live_nodes(c.original)
-    return sum(n.name in live for n in kernels(c.original))
 
 
 def short_name(name: str) -> str:

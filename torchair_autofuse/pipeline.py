@@ -18,7 +18,7 @@ from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.ge.infer import infer
 from torchair_autofuse.ge.inference_rule import inference_rule
 from torchair_autofuse.ge.reader import parse, read
-from torchair_autofuse.ge.simplify import simplify
+from torchair_autofuse.ge.simplify import live, simplify
 from torchair_autofuse.ge.writer import FusedNode, write
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
@@ -271,9 +271,9 @@ def _report(
     target: Chip,
     seconds: Mapping[str, float],
 ) -> FusionReport:
-    before = kernels(original)
+    before = _live_kernels(original)
     inside = {n.name for made in generated for n in made.lowered.nodes}
-    left = [n for n in kernels(graph) if n.name not in inside]
+    left = [n for n in _live_kernels(graph) if n.name not in inside]
     fused = [_fused_op(graph, made, hints, target) for made in generated]
     return FusionReport(
         graph_name=original.name,
@@ -292,6 +292,11 @@ def _report(
         soc=target.soc,
         warnings=options.warnings,
     )
+
+
+def _live_kernels(graph: Graph) -> list[Node]:
+    alive = live(graph.nodes)
+    return [n for n in kernels(graph) if n.name in alive]
 
 
 def _total(parts: Any) -> Any:

@@ -48,10 +48,10 @@ def simplify(graph: Graph, ref_inputs: Collection[int] = ()) -> Graph:
         kept.append(node)
         taken.update(o for o in node.outputs if o in wanted)
     outputs = tuple(alias.get(ref, ref) for ref in graph.outputs)
-    live = _live(kept)
-    nodes = tuple(n for n in kept if n.name in live)
-    tensors = {ref: info for ref, info in graph.tensors.items() if ref.node in live}
-    notes = {name: text for name, text in graph.notes.items() if name in live}
+    alive = live(kept)
+    nodes = tuple(n for n in kept if n.name in alive)
+    tensors = {ref: info for ref, info in graph.tensors.items() if ref.node in alive}
+    notes = {name: text for name, text in graph.notes.items() if name in alive}
     return replace(
         graph, nodes=nodes, outputs=outputs, tensors=MappingProxyType(tensors), notes=MappingProxyType(notes)
     )
@@ -200,18 +200,21 @@ _RULES: dict[str, Callable[[Node, Graph], TensorRef | None]] = {
 
 
 # -- liveness ---------------------------------------------------------------------------------------------------------
-def _live(nodes: Iterable[Node]) -> set[str]:
-    """Names of the nodes that reach NetOutput or a side effect over data or control edges, and of all Data."""
+def live(nodes: Iterable[Node]) -> set[str]:
+    """Names of the nodes that reach NetOutput or a side effect over data or control edges, and of all Data.
+
+    GE drops the others.
+    """
     by_name = {n.name: n for n in nodes}
     has_output = any(n.type == "NetOutput" for n in by_name.values())
     stack = [n.name for n in by_name.values() if not has_output or n.type == "NetOutput" or has_side_effect(n.type)]
-    live = {n.name for n in by_name.values() if n.type in ("Data", "RefData")}
+    found = {n.name for n in by_name.values() if n.type in ("Data", "RefData")}
     while stack:
         name = stack.pop()
-        if name in live:
+        if name in found:
             continue
-        live.add(name)
+        found.add(name)
         node = by_name[name]
         stack.extend(ref.node for ref in node.inputs if ref is not None)
         stack.extend(node.controls)
-    return live
+    return found
