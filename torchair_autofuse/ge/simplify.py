@@ -211,7 +211,7 @@ def live(nodes: Iterable[Node]) -> set[str]:
     found = {n.name for n in by_name.values() if n.type in ("Data", "RefData")}
     while stack:
         name = stack.pop()
-        if name in found:
+        if name in found or name not in by_name:  # what only a fused op's nodes read may have been left out
             continue
         found.add(name)
         node = by_name[name]
