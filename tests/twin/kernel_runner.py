@@ -46,9 +46,11 @@ class Runner:
         fields = [values[f] for f in self.text.fields]
         assert all(0 <= v < 2**63 for v in fields) and 1 <= values["block_dim"] <= self.chip.vector_cores, values
         outputs = {p.name: np.full(self.shape(p.name, sizes), 7, p.dtype.numpy) for p in self.kernel.outputs}
-        key = self.schedule.tiling_key
         args = [(inputs[p.name].ctypes.data, inputs[p.name].nbytes, "in") for p in self.kernel.inputs]
         args += [(a.ctypes.data, a.nbytes, "out") for a in outputs.values()]
+        workspace = np.zeros(values.get("workspace_bytes", 0), np.uint8)
+        if workspace.size:
+            args.append((workspace.ctypes.data, workspace.nbytes, "workspace"))
         key = self.schedule.tiling_key
         profile = self.twin.launch(
             args,
@@ -59,7 +61,7 @@ class Runner:
             max_blocks=self.chip.vector_cores,
         )
         assert profile.ub_peak_bytes == values["ub_used"] <= self.chip.ub_plan_bytes
-        assert [a.unwritten for a in profile.args] == [0] * len(profile.args)
+        assert [a.unwritten for a in profile.args if a.kind != "workspace"] == [0] * len(self.kernel.params)
         return outputs, profile
 
     def check(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchair_autofuse.codegen import control, passes
+from torchair_autofuse.codegen import control, passes, split
 from torchair_autofuse.codegen.names import CAPACITY, Names, camel
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.templates import render
@@ -55,7 +55,8 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "gm_names": ", ".join(gm),
         "helpers": helpers,
         "tile_apis": sorted({api for w in writers for api in w.apis("tile")}),
-        "fold_apis": sorted({api for w in writers for form in ("reduce", "reduce_down") for api in w.apis(form)}),
+        "fold_apis": sorted({api for w in writers for form in _FOLDS for api in w.apis(form)}),
+        **split.context([w.s for w in writers]),
         "variants": [w.text(camel(entry) + _SUFFIX[w.s.template] * (len(writers) > 1)) for w in writers],
     }
     kernel_cpp = render("kernel.cpp.j2", k=context)
@@ -63,12 +64,16 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
     return KernelText(entry, kernel_cpp, tiling_h, schedule.fields)
 
 
-_SUFFIX = {"row_resident": "Resident", "column_resident": "Resident", "row_streaming": "Streaming", "column_streaming": "Streaming", "pointwise": ""}
+_SUFFIX = {
+    "row_resident": "Resident", "column_resident": "Resident", "row_streaming": "Streaming",
+    "column_streaming": "Streaming", "row_split": "Split", "column_split": "Split", "pointwise": "",
+}  # fmt: skip
 # helper templates in the order of their dependences
 _HELPERS = (
     "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
-    "fold_op", "reduce_rows", "reduce_down", "carry",
+    "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
 )  # fmt: skip
+_FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves
 
 
 class _Writer:
@@ -91,6 +96,7 @@ class _Writer:
 
         return {
             "cls": cls,
+            "shared": self.s.shared,
             "tiling_key": self.s.tiling_key,
             "tile_text": own([self.tile_text()])[0],
             "ub_text": self.ub_text(),
@@ -127,17 +133,19 @@ class _Writer:
                    (("in", self.p.loads), ("out", self.p.stores))}  # fmt: skip
         wanted = {
             "round": True,
-            "load_rows": not self.flat and Layout.FULL in layouts["in"],
+            "load_rows": self.s.shared or (not self.flat and Layout.FULL in layouts["in"]),
             "store_rows": not self.flat and Layout.FULL in layouts["out"],
             "vary": bool(forms & {"tile", "expand"}),
             "spread": "brcb" in forms,
             "binary_op": "tile" in forms,
             "tile_binary": "tile" in forms,
             "tile_expand": "expand" in forms,
-            "fold_op": bool(forms & {"reduce", "reduce_down"}),
-            "reduce_rows": "reduce" in forms,
-            "reduce_down": "reduce_down" in forms,
+            "fold_op": bool(forms & set(_FOLDS)),
+            "reduce_rows": bool(forms & {"reduce", "reduce_compact"}),
+            "reduce_compact": "reduce_compact" in forms,
+            "reduce_down": self.s.shared or "reduce_down" in forms,
             "carry": "carry" in forms,
+            "parts": self.s.shared,
         }
         return [name for name, needed in wanted.items() if needed]
 
@@ -150,6 +158,7 @@ class _Writer:
     def members(self) -> list[str]:
         lines = [f"GlobalTensor<{p.dtype.cpp}> {p.name}Gm_;" for p in self._used()]
         lines += self.queues.members()
+        lines += split.MEMBERS if self.s.shared else []
         lines += [f"TBuf<TPosition::VECCALC> {self._slot(slot.id)}Buf_;" for slot in self.slots]
         if self.p.scratch:
             lines.append("TBuf<TPosition::VECCALC> scratchBuf_;")
@@ -165,6 +174,7 @@ class _Writer:
     def init(self) -> list[str]:
         lines = [f"{p.name}Gm_.SetGlobalBuffer((__gm__ {p.dtype.cpp}*){p.name});" for p in self._used()]
         lines += self.queues.init()
+        lines += split.init(self.s) if self.s.shared else []
         for slot in self.slots:
             capacity = CAPACITY[slot.layout]
             size = capacity if slot.layout in (Layout.COLB, Layout.ONEB) else f"{capacity} * {slot.itemsize}"

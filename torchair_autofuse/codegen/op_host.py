@@ -64,6 +64,7 @@ def op_host_cpp(plan: HostPlan) -> str:
         inputs=[_param(p.name, p.dtype, p.dims) for p in kernel.inputs],
         outputs=[_param(p.name, p.dtype, p.dims) for p in kernel.outputs],
         symbols=sources,
+        uses_workspace=plan.workspace_bytes != 0,
         readers=sorted({s["input"] for s in sources}, key=str),
         socs=soc_configs(plan.npu_arch),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from torchair_autofuse.codegen import split
 from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.vector import counts, instructions
@@ -58,6 +59,11 @@ def _scope(lines: Sequence[str]) -> list[str]:
 def process(schedule: Schedule, names: Names, functions: Sequence[PassFunction]) -> list[str]:
     """Body of Process: the blocks of this core, each with all its passes."""
     by_rows = schedule.cols is not None and schedule.cols.name in schedule.streamed
+    if schedule.shared:
+        calls = {f.name: f"{f.name}({f.call});" for f in functions}
+        size = names.size(schedule.rows.size) if by_rows and schedule.rows is not None else 1
+        outer = _set_outer(schedule, names, f"unit / {size}" if by_rows else "unit")
+        return split.process(schedule, names, calls, ["{", *outer, "}"] if outer else [])
     block = _block(schedule, names, functions, by_rows)
     head = [
         "const int64_t unitBegin = GetBlockIdx() / t_.col_cores * t_.core_units;",

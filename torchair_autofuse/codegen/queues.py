@@ -165,6 +165,9 @@ class Queues:
             return ["GetBlockIdx() == 0"] if layout == Layout.ONE else []
         terms = ["col == 0"] if layout in (Layout.COL, Layout.ONE) else []
         terms += ["r == 0"] if layout in (Layout.ROW, Layout.ONE) else []
+        after = self._s.program.segments[self._bufs[transfer.buf].segment + 1 :]
+        if self._s.shared and layout != Layout.FULL and any(segment.loop for segment in after):
+            terms.append("part_ == 0")  # later passes need the results on every core
         varies = dict(transfer.strides)
         return terms + [
             f"o{i}_ == 0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from torchair_autofuse.codegen import split
 from torchair_autofuse.codegen.names import COUNT, Names
 from torchair_autofuse.schedule.program import Buf, Instr, Layout
 
@@ -42,6 +43,8 @@ def counts(calls: Sequence[str]) -> list[str]:
 
 def call(names: Names, instr: Instr) -> str:
     """One instruction without its semicolon."""
+    if instr.form in ("send", "receive"):
+        return split.call(names, instr)
     bufs = names.schedule.program.bufs
     dst = bufs[instr.dst]
     if instr.form == "brcb":
@@ -56,7 +59,7 @@ def call(names: Names, instr: Instr) -> str:
         if instr.form == "expand":
             return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
         return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
-    if instr.form in ("reduce", "reduce_down"):
+    if instr.form in ("reduce", "reduce_compact", "reduce_down"):
         return _reduce(names, instr)
     if instr.form in ("carry", "levels"):
         function = "CarrySum" if instr.form == "carry" else "AddLevels"
@@ -80,6 +83,9 @@ def _reduce(names: Names, instr: Instr) -> str:
     tensors = ", ".join(names.tensor(b) for b in (instr.dst, source.id, instr.work))
     if instr.form == "reduce_down":
         return f"ReduceDown<{instr.api}Fold, {in_place}>({tensors}, rows, pitch)"
+    if instr.form == "reduce_compact":
+        more = f"{names.tensor(instr.updates[0])}, {instr.scalars[0]}"
+        return f"CompactRows<{instr.api}Fold, {in_place}>({tensors}, {more}, {rows}, cols, pitch)"
     return f"ReduceRows<{instr.api}Fold, {in_place}>({tensors}, {rows}, cols, pitch)"
 
 

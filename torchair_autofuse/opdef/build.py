@@ -99,7 +99,7 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
         target.step.add(name=step.name, value=to_cpp(step.value))
     target.field.extend(schedule.fields)
     target.block_dim, target.ub_used = "block_dim", "ub_used"
-    target.tiling_key, target.workspace_bytes = str(schedule.tiling_key), "0"
+    target.tiling_key, target.workspace_bytes = str(schedule.tiling_key), schedule.workspace_bytes
     _buffers(target, schedule)
 
 

@@ -51,10 +51,16 @@ class Schedule:
     variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
     prefix: str = ""  # of the names of its tiling values, as one of several variants
     tiling_key: int | str = 1
+    shared: bool = False  # several cores share a block of kept work and exchange results through workspace
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
         """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
         return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
+
+    @property
+    def workspace_bytes(self) -> str:
+        """The tiling value, or number, of the workspace the kernel needs."""
+        return "workspace_bytes" if any(s.name == "workspace_bytes" for s in self.steps) else "0"
 
     @property
     def fields(self) -> tuple[str, ...]:

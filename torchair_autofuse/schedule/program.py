@@ -54,9 +54,12 @@ class Instr:
     ``api``: the Ascend C name. ``form``: "count" (whole buffers), "tile" (two sources of unlike layouts, repeat
     strides), "brcb" (spread), "expand" (write a smaller layout out in full), "reduce" (one value per row; ``api`` folds
     two halves, ``work`` is the buffer it folds in, -1 if rows need none), "reduce_down" (one value per column), "carry"
-    and "levels" (pairwise sums over tiles, in the buffers of ``updates``). ``view``: element type the buffers are
-    reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
-    buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
+    and "levels" (pairwise sums over tiles, in the buffers of ``updates``), "send" (a result of this core to workspace;
+    ``dst`` is -1) and "receive" (the parts of all cores combined by ``api``); the scalars of both number the result in
+    workspace, of a sum of exponentials its maximum too, whose common value is the source then. ``view``: element type
+    the buffers are reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of
+    temporary buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of
+    soc.chip.Cost.
     """
 
     api: str

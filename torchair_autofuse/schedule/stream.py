@@ -14,6 +14,7 @@ from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.split import with_split
 from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, plan
@@ -23,7 +24,15 @@ _COLUMNS = 128  # least columns of a tile that keeps columns: 512 bytes of f32, 
 
 
 def stream_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
-    """Schedules ``nest``, the canonical nest of ``kernel``, whose reductions are over ``reduced``."""
+    """Schedules ``nest``, the canonical nest of ``kernel``, whose reductions are over ``reduced``.
+
+    With the variant that splits the reduction over cores, where that can pay.
+    """
+    made = _streaming(kernel, nest, reduced, chip)
+    return made if isinstance(made, Reason) else with_split(made, chip)
+
+
+def _streaming(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
     nest = expand_combiners(nest, ("welford",))
     others = nest.axes[:-1]
     if nest.axes[-1].name not in reduced:

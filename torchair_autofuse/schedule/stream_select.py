@@ -27,7 +27,7 @@ from torchair_autofuse.schedule.program import Buf, Layout, Program, Segment, Tr
 from torchair_autofuse.schedule.select import Selector
 
 LEVELS = 4  # sums keep this many partial sums: tile i of a pass is added like a carry, so errors grow with log(tiles)
-_LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where exp(-inf - -inf) would be NaN
+LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where exp(-inf - -inf) would be NaN
 
 
 class Unstreamable(ValueError):
@@ -35,10 +35,14 @@ class Unstreamable(ValueError):
 
 
 class StreamSelector(Selector):
-    """Selects one nest. ``rows``, ``cols``: the tile's axes; ``streamed``: names of all reduced axes."""
+    """Selects one nest. ``rows``, ``cols``: the tile's axes; ``streamed``: names of all reduced axes.
 
-    def __init__(self, nest: Nest, rows: str, cols: str, streamed: frozenset[str]) -> None:
+    ``shared``: several cores have a part of every pass; they exchange the results of its reductions after it.
+    """
+
+    def __init__(self, nest: Nest, rows: str, cols: str, streamed: frozenset[str], *, shared: bool = False) -> None:
         super().__init__(nest, rows, cols)
+        self._shared = shared
         self._streamed = streamed
         self._kept = Layout.COL if cols in streamed else Layout.ROW
         self._loads, self._stores, self._instrs = [[]], [[]], [[]]
@@ -47,6 +51,7 @@ class StreamSelector(Selector):
         self._lasting: dict[str, int] = {}  # results of reductions and what follows from them alone
         self._level = _levels(nest)
         self._pending: list[list[int]] = []  # levels of sums whose pass is not over
+        self._sent: dict[str, int] = {}  # results of the last pass -> their numbers in workspace
 
     def _home(self, layout: Layout) -> int:
         return self._current
@@ -116,10 +121,15 @@ class StreamSelector(Selector):
         ]
         if not (reductions or stores):
             return
+        if self._shared and reductions:
+            self._send(level, reductions)
         self._open(f"finish{level}", loop=False)
         for value in reductions:
             self._origin = ", ".join(value.origin)
-            self._settle(value)
+            if self._shared:
+                self._receive(value)
+            else:
+                self._settle(value)
         self._compute([*follow, *(s.value for s in stores)])
         for n in follow:
             if n in self._bits:
@@ -219,7 +229,7 @@ class StreamSelector(Selector):
         m, s = self._begin("-__builtin_inff()"), self._begin("0.0f")
         kept = self._kept
         new = self._emit("Max", "float", kept, [m, self._partial("max", x)])
-        finite, old = (self._emit("Maxs", "float", kept, [b], scalars=(_LOWEST,), in_place=False) for b in (new, m))
+        finite, old = (self._emit("Maxs", "float", kept, [b], scalars=(LOWEST,), in_place=False) for b in (new, m))
         shifted = self._emit("Sub", "float", Layout.FULL, [x, self._spread(finite)], form="tile")
         e = self._emit("Exp", "float", Layout.FULL, [shifted], cost="transcendental")
         shrink = self._emit("Sub", "float", kept, [old, finite])
@@ -239,6 +249,41 @@ class StreamSelector(Selector):
             self._lasting[value.names[0]] = total
         for n in value.names:
             self._at[n] = self._lasting[n]
+
+    # ---- results whose parts are on several cores ----------------------------------------------------------------
+
+    def _send(self, level: int, reductions: Sequence[Reduce]) -> None:
+        """Leaves what this core has of the results in workspace."""
+        self._open(f"send{level}", loop=False)
+        self._sent = {}
+        for value in reductions:
+            self._origin = ", ".join(value.origin)
+            self._settle(value)
+            for n in value.names:
+                number = self._sent[n] = len(self._sent)
+                part = self._bufs[self._lasting[n]]
+                source = part.id if part.itemsize == 4 else self._recast(part.id, "float", "NONE")
+                send = self._instr("DataCopy", -1, [source], form="send", scalars=(str(number),))
+                self._instrs[self._current].append(send)
+
+    def _receive(self, value: Reduce) -> None:
+        """The results of all parts."""
+        combiner = "max" if value.combiner == "maxsumexp" else value.combiner
+        numbers = tuple(str(self._sent[n]) for n in value.names)
+        cpp = self._bufs[self._lasting[value.names[0]]].cpp
+        api, sent = isa.REDUCE[combiner][0], "int32_t" if cpp == "int32_t" else "float"
+        found = [self._emit(api, sent, self._kept, [], form="receive", scalars=numbers[:1])]
+        if value.combiner == "maxsumexp":
+            finite = self._emit("Maxs", "float", self._kept, found, scalars=(LOWEST,), in_place=False)
+            found.append(
+                self._emit("Add", "float", self._kept, [finite], form="receive", scalars=numbers, in_place=False)
+            )
+        for n, buf in zip(value.names, found):
+            self._lasting[n] = buf if cpp == sent else self._recast(buf, cpp, "RINT")
+            self._at[n] = self._lasting[n]
+
+    def _recast(self, buf: int, cpp: str, mode: str) -> int:
+        return self._emit("Cast", cpp, self._kept, [buf], scalars=(f"RoundMode::CAST_{mode}",), in_place=False)
 
 
 def _levels(nest: Nest) -> dict[str, int]:

@@ -12,29 +12,36 @@ from torchair_autofuse.schedule.tiling import Let, Op, Tree, Var
 def combine(first: Schedule, guard: str, second: Schedule) -> Schedule:
     """``first`` where its tiling value ``guard`` is positive, else ``second``, which must be total.
 
-    The tiling values of the two get the prefixes ``a_`` and ``b_``; ``tiling_key`` is 1 or 2.
+    The tiling values of the two get the prefixes ``a_`` and ``b_``; ``tiling_key`` is 1, or that of ``second`` plus 1
+    where that is several variants itself.
     """
     holds = Var(f"a_{guard}")
-    variants = (replace(first, prefix="a_", tiling_key=1), replace(second, prefix="b_", tiling_key=2))
-    steps = [step for v in variants for step in _prefixed(v)]
+    more = [replace(v, prefix=f"b_{v.prefix}", tiling_key=k + 2) for k, v in enumerate(second.variants or (second,))]
+    steps = [*_prefixed(first, "a_"), *_prefixed(second, "b_")]
     for name in ("block_dim", "ub_used", "tile_rows", "tile_cols"):
         steps.append(Let(name, t.select(holds, Var(f"a_{name}"), Var(f"b_{name}"))))
-    steps.append(Let("tiling_key", t.select(holds, 1, 2)))
+    workspaces = [
+        Var(f"{p}{s.workspace_bytes}") if s.workspace_bytes != "0" else 0 for p, s in (("a_", first), ("b_", second))
+    ]
+    if workspaces != [0, 0]:
+        steps.append(Let("workspace_bytes", t.select(holds, *workspaces)))
+    key = t.add(Var("b_tiling_key"), 1) if second.variants else 2
+    steps.append(Let("tiling_key", t.select(holds, 1, key)))
     return replace(
         first,
         template=f"{first.template}, {second.template}",
         steps=tuple(steps),
         tiling_key="tiling_key",
-        variants=variants,
+        variants=(replace(first, prefix="a_", tiling_key=1), *more),
     )
 
 
-def _prefixed(schedule: Schedule) -> list[Let]:
+def _prefixed(schedule: Schedule, prefix: str) -> list[Let]:
     names = {step.name for step in schedule.steps}
 
     def rename(tree: Tree) -> Tree:
         if isinstance(tree, Var):
-            return Var(schedule.prefix + tree.name) if tree.name in names else tree
+            return Var(prefix + tree.name) if tree.name in names else tree
         return Op(tree.kind, tuple(rename(a) for a in tree.args)) if isinstance(tree, Op) else tree
 
-    return [Let(schedule.prefix + s.name, rename(s.value), s.field) for s in schedule.steps]
+    return [Let(prefix + s.name, rename(s.value), s.field) for s in schedule.steps]
