@@ -134,6 +134,12 @@ nest n0 [n: 50000, w: 64]
   t: f32 = reduce sum(x) over (n)
   store out0[w] = t
 """
+ONE_ROW = """kernel autofuse_row(in in0: f32[4, 64], out out0: f32[4])
+nest n0 [a0: 4, a1: 64]
+  x: f32 = load in0[64*a0 + a1]  # from Sum
+  t: f32 = reduce sum(x) over (a1)  # from Sum
+  store out0[a0] = t  # from Sum
+"""
 BOTH = ("Ascend910B1", "Ascend950PR_9599")
 
 
@@ -300,3 +306,31 @@ def test_only_kernels_with_a_split_ask_for_resident_blocks():
     made = scheduled(few)
     assert isinstance(made, Schedule) and made.workspace_bytes == "0"
     assert "KERNEL_TYPE_AIV_ONLY" in generate(made, "Test", []).kernel_cpp
+
+
+def test_definition_host_source_and_host_run(make_op, tmp_path, monkeypatch, capsys):
+    """The workspace reaches the definition, op_host.cpp, run.py and the host executor."""
+    import torch
+
+    from torchair_autofuse import opdef
+    from torchair_autofuse.host import kernels
+    from torchair_autofuse.opdef import artefact
+    from torchair_autofuse.opdef import run as opdef_run
+    from torchair_autofuse.twin.build import default_cache_root
+
+    (tmp_path / "twin").symlink_to(default_cache_root() / "twin", target_is_directory=True)
+    monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(tmp_path))
+    made = make_op(COLUMNS)
+    folder = artefact.write(tmp_path, made, chip(), hints={"s0": 5000, "s1": 64})
+    opdef.validate(opdef.load(folder), folder)
+    assert "SetScheduleMode(1)" in (folder / "op_host.cpp").read_text()
+    assert "SetScheduleMode" not in (artefact.write(tmp_path, make_op(ONE_ROW), chip()) / "op_host.cpp").read_text()
+    for sizes in (["s0=5000"], ["s0=9", "s1=7"]):
+        assert opdef_run.main(folder, ["--shape", *sizes]) == opdef_run.OK, capsys.readouterr().out
+    x = torch.rand(5000, 64)
+    kernel = kernels.load(made.op_type)
+    total, most = kernel.run([x])
+    assert kernel.last_profile.sync_alls == kernel.last_profile.block_dim == 48
+    torch.testing.assert_close(total, (x.double() ** 2).sum(0).float(), rtol=1e-6, atol=0)
+    assert torch.equal(most, x.amax(0).half())
+    kernels.clear()

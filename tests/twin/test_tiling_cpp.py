@@ -40,6 +40,27 @@ nest n0 [a0: s0, a1: s1, a2: s2]
   v2: bool = lt(v0, v1)
   store y[s1*s2*a0 + s2*a1 + a2] = v2
 """,
+    "columns": """\
+kernel k(in x: f32[s0, s1, s2], out y: f32[s0, s1, s2], out z: f16[s0, s2]) where s0 = x.0, s1 = x.1, s2 = x.2
+nest n0 [a0: s0, a1: s1, a2: s2]
+  v0: f32 = load x[s1*s2*a0 + s2*a1 + a2]
+  v1: f32 = reduce max(v0) over (a1)
+  v2: f32 = sub(v0, v1)
+  v3: f16 = cast(v1, rint)
+  store y[s1*s2*a0 + s2*a1 + a2] = v2
+  store z[s2*a0 + a2] = v3
+""",
+    "sums": """\
+kernel k(in x: f32[s0, s1], in h: f16[s0], out y: f16[s0]) where s0 = x.0, s1 = x.1
+nest n0 [a0: s0, a1: s1]
+  v0: f32 = load x[s1*a0 + a1]
+  v1: f16 = load h[a0]
+  v2: f32 = cast(v1, rint)
+  v3: f32 = mul(v0, v2)
+  v4: f32 = reduce sum(v3) over (a1)
+  v5: f16 = cast(v4, rint)
+  store y[a0] = v5
+""",
 }
 SOCS = ("Ascend910B1", "Ascend950PR_9599")
 
