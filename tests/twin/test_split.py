@@ -224,6 +224,37 @@ def test_rounds_and_parts_are_as_the_sizes_ask_for():
     assert tiling(KEPT, 16, 50000, cores=1)["rounds"] > 3
 
 
+# outputs that only a few of the kept units make: their neighbours in memory belong to the same core
+LACKING = """kernel autofuse_lack(in in0: f32[s0, 12, 5000], in in1: f32[s0], out out0: f32[s0, 12], out out1: f32[s0]) where s0 = in0.0
+nest n0 [b: s0, r: 12, c: 5000]
+  x: f32 = load in0[60000*b + 5000*r + c]
+  w: f32 = load in1[b]
+  z: f32 = mul(x, w)
+  t: f32 = reduce max(z) over (c)
+  u: f32 = neg(w)
+  store out0[12*b + r] = t
+  store out1[b] = u
+"""
+LACKING_COLUMNS = """kernel autofuse_lackc(in in0: f32[s0, 3, 900, 17], in in1: f32[s0, 17], out out0: f32[s0, 3, 17], out out1: f32[s0, 17]) where s0 = in0.0
+nest n0 [b: s0, r: 3, n: 900, c: 17]
+  x: f32 = load in0[45900*b + 15300*r + 17*n + c]
+  w: f32 = load in1[17*b + c]
+  z: f32 = mul(x, w)
+  t: f32 = reduce sum(z) over (n)
+  u: f32 = neg(w)
+  store out0[51*b + 17*r + c] = t
+  store out1[17*b + c] = u
+"""
+
+
+@pytest.mark.parametrize("text", [LACKING, LACKING_COLUMNS], ids=["rows", "columns"])
+def test_outputs_that_lack_a_kept_axis(text):
+    made = scheduled(text)
+    assert isinstance(made, Schedule) and not any(v.shared for v in (made, *made.variants))
+    for n in (1, 5, 20):
+        runner(text).check({"s0": n})
+
+
 PAYS = [
     (SOFTMAX, (4, 131072), True), (SOFTMAX, (4, 131073), False), (SOFTMAX, (4, 16384), False),
     (SOFTMAX, (480, 131072), False), (ROWS, (2, 1000001), True), (ROWS, (2, 0), False),

@@ -95,7 +95,7 @@ def _steps(
     fixed = fixed_bytes(program, ub)
     kept_outer = [a for a in outer if a.name not in reduced]
     units = [*kept_outer, rows] if by_rows else kept_outer
-    unit = owned_units(program, outer, rows, cols, align)
+    unit = owned_units(program, outer, rows, cols, align, tuple(units))
     spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
     per_column = max(1, full + row)
     room: Tree = t.rounddown(t.floordiv(t.maximum(t.sub(Var("spare"), col + colb), 0), per_column), LANES)
@@ -159,17 +159,28 @@ def _steps(
     return tuple(steps)
 
 
-def owned_units(program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int) -> Tree:
-    """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output."""
-    unit: Tree = 1
-    step = 1
+def owned_units(
+    program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int, units: tuple[Axis, ...] | None = None
+) -> Tree:
+    """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output.
+
+    ``units``: the axes that units are counted over, by default ``outer``. A core owns whole slices of the axes before
+    one that a store lacks (few units make it then), and everything if a store has other axes outside the units.
+    """
+    around = outer if units is None else units
+    names = [a.name for a in around]
+    first, step = len(names), 1
     on_blocks = isinstance(cols.size, int) and cols.size % align == 0
     for store in program.stores:
-        buf = program.bufs[store.buf]
-        if buf.layout == Layout.COL:
-            step = max(step, 32 // buf.itemsize)
-        elif buf.layout != Layout.ONE and not on_blocks:
-            step = 32
-            if buf.layout == Layout.FULL and outer:
-                unit = t.from_expr(rows.size)
-    return t.mul(unit, step)
+        buf, strides = program.bufs[store.buf], dict(store.strides)
+        has = [n in strides for n in names]
+        tiled = buf.layout in (Layout.FULL, Layout.ROW)
+        if tiled and on_blocks:
+            continue
+        if any(has) or tiled:
+            step = max(step, 32 if tiled else 32 // buf.itemsize)
+        if any(has):
+            first = min(first, next((i for i in range(has.index(True), len(has)) if not has[i]), len(has)))
+        if any(a.name in strides for a in outer if a.name not in names):
+            first = 0
+    return t.mul(*(t.from_expr(a.size) for a in around[first:]), step)
