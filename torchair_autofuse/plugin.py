@@ -19,6 +19,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options, read_options
+from torchair_autofuse.options.read import PASSES_WITHOUT_SWITCH, switched_off
 from torchair_autofuse.report import FusionReport
 
 _forced: Options | None = None
@@ -32,8 +33,13 @@ class AutofuseWarning(RuntimeWarning):
 
 
 def active_options() -> Options:
-    """What holds for the next compile: ``enable()``'s options, else the environment's, read afresh."""
-    return _forced if _forced is not None else read_options()
+    """What holds for the next compile: ``enable()``'s options, else the environment's, read afresh.
+
+    GF_AUTOFUSION_DISABLE=1 in the environment keeps fusion off, whatever ``enable()`` said.
+    """
+    if _forced is None:
+        return read_options()
+    return _forced.replace(enabled=False) if _forced.enabled and switched_off() else _forced
 
 
 def enable(
@@ -54,6 +60,8 @@ def enable(
         options = flags
     else:
         options = read_options() if flags is None else Options.from_flags(flags)
+        # the call itself is the switch that such a text lacks
+        options = options.replace(warnings=tuple(w for w in options.warnings if w != PASSES_WITHOUT_SWITCH))
     given = {"precision": precision, "soc": soc, "planner": planner, "max_fusions": max_fusions}
     _forced = options.replace(enabled=True, **{k: v for k, v in given.items() if v is not None})
     loader.set_soc(_forced.soc)
@@ -193,15 +201,15 @@ def _rewrite(concrete: Any, converter: Any, options: Options) -> None:
     """Fuses one graph in place; after any failure the graph is as it was (strict: the failure is raised)."""
     for reason in options.warnings:
         _warn(reason)
-    if loader.cann_present():
-        _warn(Reason("AF304", "fused ops cannot be delivered to this device yet; the graph is left as it is"))
-        return
-    model = concrete.graph._model
-    snapshot = model.SerializeToString(deterministic=True)
+    snapshot = b""
     try:
+        if loader.cann_present():
+            _warn(Reason("AF304", "fused ops cannot be delivered to this device yet; the graph is left as it is"))
+            return
+        snapshot = concrete.graph._model.SerializeToString(deterministic=True)
         _fuse(concrete, converter, options, snapshot)
     except Exception as error:
-        model.ParseFromString(snapshot)
+        _restore(concrete.graph, snapshot)
         if options.strict:
             raise
         reason = Reason("AF301", f"{concrete.graph.name}: {type(error).__name__}: {error}")
@@ -210,17 +218,37 @@ def _rewrite(concrete: Any, converter: Any, options: Options) -> None:
         _warn(reason)
 
 
+def _restore(graph: Any, snapshot: bytes) -> None:
+    """Puts a graph back, if it was changed at all. In place: parsing into the ModelDef would detach ``graph._proto``,
+    and TorchAir's later changes would go to a message that nothing reads."""
+    if snapshot and graph._model.SerializeToString(deterministic=True) != snapshot:
+        graph._proto.CopyFrom(type(graph._model).FromString(snapshot).graph[0])
+
+
 def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> None:
     from torchair_autofuse.pipeline import fuse
 
     result = fuse(snapshot, fusion_context(concrete), options)
+    if options.keep_sources and options.debug_dir:
+        _keep(options.debug_dir, snapshot, result)
     if result.generated and not options.run_unfused:
         _deliver_on_host(result, options, snapshot)
         concrete.graph._proto.CopyFrom(result.model_def.graph[0])
         converter._normalize_ge_graph(concrete.graph)
-    _reports.append(result.report)
     for listener in _listeners:
         listener(result)
+    _reports.append(result.report)
+
+
+def _keep(directory: str, snapshot: bytes, result: Any) -> None:
+    """Keeps sources where the user asked for them; what goes wrong there is not worth the fusion."""
+    from torchair_autofuse import debug_dir
+    from torchair_autofuse.opdef.errors import ArtefactError
+
+    try:
+        debug_dir.keep(directory, snapshot, result)
+    except (OSError, ArtefactError) as error:
+        _warn(Reason("AF103", f"AUTOFUSE_DFX_FLAGS: --debug_dir={directory} cannot be written to: {error}"))
 
 
 def _deliver_on_host(result: Any, options: Options, snapshot: bytes) -> None:
@@ -232,10 +260,9 @@ def _deliver_on_host(result: Any, options: Options, snapshot: bytes) -> None:
     target = chip(options.soc)
     assert not isinstance(target, Reason)
     root = options.cache_root()
-    kernels.set_root(root)
     for made, op in zip(result.generated, result.ops):
         artefact.write(root, made, target, model_def=snapshot, op=op)
-    kernels.prepare([made.op_type for made in result.generated])
+    kernels.prepare([made.op_type for made in result.generated], root=root)
 
 
 def _kernel_count(snapshot: bytes) -> int:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import PASSES, ROUTES, Options, default_cache_dir, read_options
 from torchair_autofuse.options.keys import DFX, FLAGS, KEYS, show
+from torchair_autofuse.options.read import _FALSE, _TRUE
 
 ON = "--enable_autofuse=true"
 
@@ -175,8 +176,11 @@ OWN: list[tuple[str, str, dict[str, Any], str]] = [
         "GF_AUTOFUSION_DISABLE",
         " Gelu_Residual,layer_norm ,",
         {"disabled_patterns": {"gelu_residual", "layer_norm"}},
-        "",
+        "AF106",
     ),
+    ("GF_AUTOFUSION_DISABLE", " Off ", {"disabled_patterns": frozenset()}, ""),
+    ("TORCHAIR_AUTOFUSE_ROUTE", "jit", {"route": "auto", "run_unfused": False}, "AF106"),
+    ("TORCHAIR_AUTOFUSE_ROUTE", "off", {"route": "off", "run_unfused": True}, ""),
     ("TORCHAIR_AUTOFUSE_STRICT", "true", {"strict": True}, ""),
     ("TORCHAIR_AUTOFUSE_STRICT", "tru", {"strict": False}, "AF103"),
     ("TORCHAIR_AUTOFUSE_CACHE_DIR", " '/tmp/c' ", {"cache_dir": "/tmp/c"}, ""),
@@ -189,7 +193,6 @@ OWN: list[tuple[str, str, dict[str, Any], str]] = [
     ("TORCHAIR_AUTOFUSE_PRECISION", "fp16", {"precision": "fp32"}, "AF103"),
     ("TORCHAIR_AUTOFUSE_MAX_FUSIONS", "3", {"max_fusions": 3}, ""),
     ("TORCHAIR_AUTOFUSE_MAX_FUSIONS", "-3", {"max_fusions": None}, "AF103"),
-    ("TORCHAIR_AUTOFUSE_ROUTE", "jit", {"route": "jit"}, ""),
     ("TORCHAIR_AUTOFUSE_ROUTE", "jot", {"route": "auto"}, "AF103"),
     ("TORCHAIR_AUTOFUSE_CACHEDIR", "/tmp/c", {"cache_dir": ""}, "AF101"),
     ("AUTOFUSE_FLAG", ON, {"enabled": False}, "AF101"),
@@ -290,6 +293,13 @@ def test_replace() -> None:
     assert codes(Options(passes=frozenset({"conv", "all"}))) == ["AF106"]
 
 
+@pytest.mark.parametrize(
+    "text, on", [("1", False), ("TRUE", False), ("'on'", False), ("0", True), ("", True), ("gelu", True)]
+)
+def test_the_variable_that_turns_fusion_off(text: str, on: bool) -> None:
+    assert read(ON, GF_AUTOFUSION_DISABLE=text).enabled is on
+
+
 def test_warnings_do_not_make_options_differ() -> None:
     assert Options(warnings=(Reason("AF101", "x"),)) == Options()
     assert hash(Options(warnings=(Reason("AF101", "x"),))) == hash(Options())
@@ -346,7 +356,9 @@ def test_what_no_variable_can_carry() -> None:
     assert Options().to_environ() == {FLAGS: "--enable_autofuse=false"}
 
 
-_names = st.frozensets(st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True), max_size=3)
+_names = st.frozensets(
+    st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda n: n not in _TRUE + _FALSE), max_size=3
+)
 _paths = st.from_regex(r"/[A-Za-z0-9_.=-]{0,12}", fullmatch=True)
 _CANN = [("att_ub_threshold", "3"), ("autofuse_enable_pgo", "true"), ("autofuse_pgo_algo", "pruning")]
 _options = st.builds(

@@ -99,6 +99,7 @@ class HostKernel:
 
 
 _root: Path | None = None
+_prepared_in: dict[str, Path] = {}  # op type -> the cache folder it was prepared in
 _loaded: dict[tuple[Path, str], HostKernel] = {}  # (folder, digest of what is in it) -> kernel
 
 
@@ -116,15 +117,24 @@ def root() -> Path:
 def load(op_type: str) -> HostKernel:
     """The kernel of a fused op, built if need be; loaded once per process as long as its folder stays the same.
 
+    An op that was prepared is looked up where that was done, else in ``root()``.
+
     Raises opdef.ArtefactError for a folder that is missing or damaged, opdef.OpDefError for a bad definition,
     KernelBuildError (AF405) for a kernel that does not build, NoCompiler (AF404).
     """
-    return _load([op_type])[0]
+    return _load([op_type], _prepared_in.get(op_type, root()))[0]
 
 
-def prepare(op_types: Iterable[str]) -> None:
-    """Builds the kernels of several ops in parallel, ahead of their first run. Raises as :func:`load` does."""
-    _load(list(dict.fromkeys(op_types)))
+def prepare(op_types: Iterable[str], *, root: str | Path | None = None) -> None:
+    """Builds the kernels of several ops in parallel, ahead of their first run. Raises as :func:`load` does.
+
+    ``root``: the cache folder that holds them, remembered for :func:`load`; None: the one in use.
+    """
+    names = list(dict.fromkeys(op_types))
+    folder = Path(root) if root is not None else _in_use()
+    _load(names, folder)
+    if root is not None:
+        _prepared_in.update(dict.fromkeys(names, folder))
 
 
 def profiles() -> Mapping[str, TwinProfile]:
@@ -133,17 +143,22 @@ def profiles() -> Mapping[str, TwinProfile]:
 
 
 def clear() -> None:
-    """Forgets all loaded kernels and their profiles."""
+    """Forgets all loaded kernels, their profiles and where they were prepared."""
     _loaded.clear()
+    _prepared_in.clear()
 
 
-def _load(op_types: Sequence[str]) -> list[HostKernel]:
-    stored = [artefact.read(root(), t) for t in op_types]
+def _in_use() -> Path:
+    return root()
+
+
+def _load(op_types: Sequence[str], folder: Path) -> list[HostKernel]:
+    stored = [artefact.read(folder, t) for t in op_types]
     keys = [_key(s) for s in stored]
     missing = [(k, s) for k, s in zip(keys, stored) if k not in _loaded]
     made = [Definition.of(s.op) for _, s in missing]
     jobs = [BuildJob(s.sources, d.entry, d.schedule.npu_arch) for d, (_, s) in zip(made, missing)]
-    for definition, (key, s), built in zip(made, missing, build_many(jobs, cache_root=root())):
+    for definition, (key, s), built in zip(made, missing, build_many(jobs, cache_root=folder)):
         if isinstance(built, KernelBuildError):
             raise KernelBuildError(f"{s.op.op_type} in {s.folder}: its kernel did not build", built.errors) from built
         _loaded[key] = HostKernel(definition, s.folder, TwinKernel(built))

@@ -17,6 +17,8 @@ from torchair_autofuse.options.skip import read_skip_list
 GF_DEBUG = "GF_AUTOFUSION_DEBUG"
 GF_DISABLE = "GF_AUTOFUSION_DISABLE"
 
+PASSES_WITHOUT_SWITCH = Reason("AF106", f"{FLAGS}: passes have no effect without --enable_autofuse=true")
+
 _TRUE = ("1", "true", "on", "yes")
 _FALSE = ("0", "false", "off", "no", "")
 _ALWAYS_ON = ("elementwise", "element", "elemwise", "pointwise", "broadcast")
@@ -36,7 +38,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
     dfx, dfx_warnings = parse_flags(env.get(DFX, ""), DFX)
     warnings += [*flag_warnings, *dfx_warnings]
     fields: dict[str, Any] = {
-        "enabled": flags.get("enable_autofuse", False),
+        "enabled": flags.get("enable_autofuse", False) and not switched_off(env),
         "passes": _passes(flags, warnings),
         "recomputation_threshold": flags.get("recomputation_threshold", 1),
         "max_fusion_size": flags.get("max_fusion_size"),
@@ -44,7 +46,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
         "debug_dir": dfx.get("debug_dir", ""),
         "cann_only": _cann_only({**flags, **dfx}, warnings),
         "run_unfused": _switch(env, GF_DEBUG, warnings),
-        "disabled_patterns": _patterns(env),
+        "disabled_patterns": _patterns(env, warnings),
         "strict": _switch(env, OWN_VARIABLES["strict"], warnings),
         "cache_dir": unquote(env.get(OWN_VARIABLES["cache_dir"], "")),
     }
@@ -53,7 +55,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
     fields["soc"] = _soc(env, warnings)
     fields["max_fusions"] = _count(env, "max_fusions", warnings)
     if "enable_autofuse" not in flags and flags.keys() & {"autofuse_enable_pass", "autofuse_disable_pass"}:
-        warnings.append(Reason("AF106", f"{FLAGS}: passes have no effect without --enable_autofuse=true"))
+        warnings.append(PASSES_WITHOUT_SWITCH)
     if fields["debug_dir"] and not fields["keep_sources"]:
         warnings.append(Reason("AF106", f"{DFX}: --debug_dir has no effect without --codegen_compile_debug=true"))
     path = str(dfx.get("skip_node_names_cfg", ""))
@@ -147,9 +149,20 @@ def _cann_only(flags: Mapping[str, Value], warnings: list[Reason]) -> tuple[tupl
     return tuple(found)
 
 
-def _patterns(env: Mapping[str, str]) -> frozenset[str]:
-    names = split_list(unquote(env.get(GF_DISABLE, "")).replace(";", ","))
-    return frozenset(name.lower() for name in names)
+def switched_off(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether GF_AUTOFUSION_DISABLE=1 keeps fusion off; the process's variables when ``environ`` is None."""
+    return unquote((os.environ if environ is None else environ).get(GF_DISABLE, "")).lower() in _TRUE
+
+
+def _patterns(env: Mapping[str, str], warnings: list[Reason]) -> frozenset[str]:
+    text = unquote(env.get(GF_DISABLE, ""))
+    if text.lower() in _TRUE + _FALSE:
+        return frozenset()
+    names = tuple(name.lower() for name in split_list(text.replace(";", ",")))
+    if names:
+        said = f"{GF_DISABLE}: there are no named patterns in this release, so {clip(','.join(names))} has no effect"
+        warnings.append(Reason("AF106", f"{said}; {GF_DISABLE}=1 turns fusion off"))
+    return frozenset(names)
 
 
 def _switch(env: Mapping[str, str], variable: str, warnings: list[Reason]) -> bool:
