@@ -271,9 +271,10 @@ def _report(
     target: Chip,
     seconds: Mapping[str, float],
 ) -> FusionReport:
-    before = _live_kernels(original)
+    alive = live(original.nodes)
+    before = [n for n in kernels(original) if n.name in alive]
     inside = {n.name for made in generated for n in made.lowered.nodes}
-    left = [n for n in _live_kernels(graph) if n.name not in inside]
+    left = [n for n in kernels(graph) if n.name not in inside] if generated else before
     fused = [_fused_op(graph, made, hints, target) for made in generated]
     return FusionReport(
         graph_name=original.name,
@@ -292,11 +293,6 @@ def _report(
         soc=target.soc,
         warnings=options.warnings,
     )
-
-
-def _live_kernels(graph: Graph) -> list[Node]:
-    alive = live(graph.nodes)
-    return [n for n in kernels(graph) if n.name in alive]
 
 
 def _total(parts: Any) -> Any:

@@ -10,7 +10,7 @@ first is remembered, so that two readers of one input share its axes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
@@ -434,8 +434,9 @@ def connected_order(graph: Graph, nodes: Sequence[Node], inside: Container[str] 
         for name, ref in _neighbours(graph, node):
             if name in inside:
                 push(node.name, ref)
+    names = frozenset(waiting)
     while waiting:
-        name = heapq.heappop(frontier)[2] if frontier else next(iter(waiting))
+        name = heapq.heappop(frontier)[2] if frontier else _sibling(graph, waiting, names, inside)
         if name in waiting:
             node = waiting.pop(name)
             order.append(node)
@@ -443,6 +444,23 @@ def connected_order(graph: Graph, nodes: Sequence[Node], inside: Container[str] 
                 if other in waiting:
                     push(other, ref)
     return order
+
+
+def _sibling(graph: Graph, waiting: Mapping[str, Node], names: Container[str], inside: Container[str]) -> str:
+    """The node that shares an input, of most dims, with one placed already or one of ``inside``; or the first."""
+
+    def rank(node: Node) -> int:
+        best = 0
+        for ref in node.inputs:
+            shape = graph.info(ref).shape if ref is not None else None
+            if ref is None or shape is None:
+                continue
+            readers = (c.name for c, _ in graph.consumers.get(ref, ()))
+            if any(n in inside or (n in names and n not in waiting) for n in readers):
+                best = max(best, sum(d != 1 for d in shape))
+        return best
+
+    return max(waiting, key=lambda name: rank(waiting[name]))
 
 
 def _neighbours(graph: Graph, node: Node) -> Iterator[tuple[str, TensorRef]]:

@@ -89,6 +89,11 @@ class Clusters:
         self._join(big, small)
         return None
 
+    def between(self, a: Cluster, b: Cluster) -> Reason | None:
+        """Why something has to run between the two, or None if nothing has to."""
+        found = self._reach(*((a, b) if a.rank < b.rank else (b, a)))
+        return found if isinstance(found, Reason) else None
+
     # ---- edges --------------------------------------------------------------------------------------------------
 
     def _link(self, earlier: Cluster, later: Cluster) -> None:

@@ -1,4 +1,5 @@
-"""The greedy planner: merges along data edges, the largest saved tensor first, as long as every rule allows."""
+"""The greedy planner: merges along data edges, the largest saved tensor first, as long as every rule allows; then
+siblings that share an input."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from torchair_autofuse.plan.legality import Context, node_reason
 from torchair_autofuse.plan.pieces import pieces, trim
 from torchair_autofuse.plan.recompute import Group, recompute
 from torchair_autofuse.plan.refusals import Refusals
+from torchair_autofuse.plan.siblings import merge_siblings
 from torchair_autofuse.report import Refusal
 
 Pair = tuple[str, str]
@@ -46,11 +48,13 @@ def plan(
     candidates = _candidates(graph, context, options, refusals)
     clusters = Clusters(graph, candidates, writes(graph, context.ref_outputs))
     refused = _merge_all(graph, clusters, options, hints)
+    shared = merge_siblings(graph, clusters, options, hints, lambda nodes: fits(Group(tuple(nodes))) is None)
     groups: list[Group] = []
     for cluster in clusters:
         if cluster.domain is None:
             continue
-        found, cuts = pieces(graph, cluster.nodes, lambda nodes: fits(Group(tuple(nodes))))
+        links = shared.get(cluster.id, frozenset())
+        found, cuts = pieces(graph, cluster.nodes, lambda nodes: fits(Group(tuple(nodes))), links)
         groups += [Group(tuple(nodes)) for nodes in found]
         refusals.add_cuts(cluster.nodes, cuts)
     groups.sort(key=lambda g: graph.position[g.nodes[0].name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from torchair_autofuse.ge.catalogue import is_kernel
-from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower.outputs import is_free_view, view_source
 from torchair_autofuse.messages import Reason
 
@@ -14,15 +14,18 @@ Cut = tuple[Node, "Node | None", Reason]
 """First node of a cluster that does not fit, the first node that was cut off it (None: nothing is left), and why."""
 
 
-def pieces(graph: Graph, nodes: Sequence[Node], fits: Fits) -> tuple[list[list[Node]], list[Cut]]:
+def pieces(
+    graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef] = frozenset()
+) -> tuple[list[list[Node]], list[Cut]]:
     """The cluster as one piece, or as the largest prefixes (topological order) of it that fit.
 
     Only pieces that save a kernel are returned. No piece leads to an earlier one, and a path from one out of the
-    cluster and back into another does not exist, since the cluster is convex: so the pieces close no cycle.
+    cluster and back into another does not exist, since the cluster is convex: so the pieces close no cycle. ``links``:
+    tensors from outside whose readers belong together.
     """
     made: list[list[Node]] = []
     cuts: list[Cut] = []
-    waiting = components(graph, trim(graph, sorted(nodes, key=lambda n: graph.position[n.name])))
+    waiting = components(graph, trim(graph, sorted(nodes, key=lambda n: graph.position[n.name])), links)
     while waiting:
         part = waiting.pop(0)
         if not worthwhile(graph, part):
@@ -31,19 +34,19 @@ def pieces(graph: Graph, nodes: Sequence[Node], fits: Fits) -> tuple[list[list[N
         if reason is None:
             made.append(part)
             continue
-        size = max(_largest_prefix(graph, part, fits), 1)
+        size = max(_largest_prefix(graph, part, fits, links), 1)
         cuts.append((part[0], part[size] if size < len(part) else None, reason))
         for half in (part[:size], part[size:]):
-            waiting += components(graph, trim(graph, half))
+            waiting += components(graph, trim(graph, half), links)
     return made, cuts
 
 
-def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits) -> int:
+def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> int:
     """Length of a proper prefix all of whose connected parts fit; 0 if not even the first node does."""
     low, high = 0, len(nodes)
     while high - low > 1:
         middle = (low + high) // 2
-        parts = components(graph, trim(graph, nodes[:middle]))
+        parts = components(graph, trim(graph, nodes[:middle]), links)
         if any(worthwhile(graph, part) and fits(part) is not None for part in parts):
             high = middle
         else:
@@ -51,8 +54,8 @@ def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits) -> int:
     return low
 
 
-def components(graph: Graph, nodes: Sequence[Node]) -> list[list[Node]]:
-    """Connected parts (along data edges) in order of their first node."""
+def components(graph: Graph, nodes: Sequence[Node], links: frozenset[TensorRef] = frozenset()) -> list[list[Node]]:
+    """Connected parts (along data edges, and of readers of one of ``links``) in order of their first node."""
     names = {n.name: n for n in nodes}
     part_of: dict[str, int] = {}
     parts: list[list[Node]] = []
@@ -62,7 +65,7 @@ def components(graph: Graph, nodes: Sequence[Node]) -> list[list[Node]]:
         stack = [node.name]
         part_of[node.name] = len(parts)
         while stack:
-            for other in _neighbours(graph, names[stack.pop()]):
+            for other in _neighbours(graph, names[stack.pop()], links):
                 if other in names and other not in part_of:
                     part_of[other] = len(parts)
                     stack.append(other)
@@ -72,8 +75,12 @@ def components(graph: Graph, nodes: Sequence[Node]) -> list[list[Node]]:
     return parts
 
 
-def _neighbours(graph: Graph, node: Node) -> Iterator[str]:
-    yield from (ref.node for ref in node.inputs if ref is not None)
+def _neighbours(graph: Graph, node: Node, links: frozenset[TensorRef] = frozenset()) -> Iterator[str]:
+    for ref in node.inputs:
+        if ref is not None:
+            yield ref.node
+        if ref in links:
+            yield from (c.name for c, _ in graph.consumers.get(ref, ()))
     yield from (c.name for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
 
 

@@ -1,0 +1,119 @@
+"""Horizontal fusion: clusters that read one whole tensor become one op, where that saves something."""
+
+from __future__ import annotations
+
+import pytest
+from ge_build import GraphBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_build import (
+    ALL,
+    barrier,
+    check_plan,
+    edges_of_groups,
+    graph_of,
+    groups,
+    has_cycle,
+    numbers,
+    plan_of,
+    run_nodes,
+)
+
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan.greedy import plan
+from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.siblings import NEAR
+
+
+def reduced(b: GraphBuilder, op: str, x: str, axis: int, name: str) -> str:
+    return b.op(op, x, b.const([axis]), name=name, keep_dims=False)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), ("s0", "s1")])
+def test_sums_of_one_tensor(shape: tuple[int | str, ...]) -> None:
+    b = GraphBuilder()
+    x = b.data((4, 6) if shape == (4, 6) else (-1, -1))
+    b.output(
+        reduced(b, "ReduceSum", x, 1, "sum"),
+        reduced(b, "ReduceSum", b.op("Mul", x, x, name="square"), 1, "squares"),
+        reduced(b, "ReduceMax", x, 1, "max"),
+    )
+    graph = graph_of(b, d0=shape)
+    made = plan_of(graph)
+    assert groups(made) == [["sum", "square", "squares", "max"]] and made.refusals == ()
+    if shape == (4, 6):
+        check_plan(graph, made, run_nodes(graph, [numbers((4, 6))]))
+
+
+def test_readers_of_a_whole_tensor_and_of_a_small_one() -> None:
+    b = GraphBuilder()
+    x, y, bias = b.data((4, 6)), b.data((4, 6)), b.data((6,))
+    b.output(b.op("Relu", x, name="a"), b.op("Sigmoid", x, name="b"))
+    assert groups(plan_of(graph_of(b))) == [["a", "b"]]
+    b = GraphBuilder()
+    x, y, bias = b.data((4, 6)), b.data((4, 6)), b.data((6,))
+    b.output(b.op("Add", x, bias, name="a"), b.op("Add", y, bias, name="b"))
+    assert groups(plan_of(graph_of(b))) == []
+
+
+def test_what_has_to_run_between_them() -> None:
+    b = GraphBuilder()
+    x = b.data((4, 6))
+    first = b.op("Relu", x, name="first")
+    b.output(b.op("Add", barrier(b, first), x, name="last"))
+    assert groups(plan_of(graph_of(b))) == []
+
+
+@pytest.mark.parametrize("apart", [NEAR - 2, NEAR + 1])
+@pytest.mark.parametrize("small", [False, True])
+def test_large_results_are_not_made_long_before_they_are_needed(apart: int, small: bool) -> None:
+    b = GraphBuilder()
+    x, other = b.data((4, 6)), b.data((4, 6))
+    first = b.op("Relu", x, name="first")
+    for _ in range(apart // 2):
+        other = barrier(b, other)  # with its constant two nodes
+    last = reduced(b, "ReduceSum", x, 1, "last") if small else b.op("Sigmoid", x, name="last")
+    b.output(first, other, last)
+    assert groups(plan_of(graph_of(b))) == ([["first", "last"]] if small or apart < NEAR else [])
+
+
+def test_limits_hold() -> None:
+    b = GraphBuilder()
+    x = b.data((4, 6))
+    b.output(*(b.op("Exp", b.op("Relu", x, name=f"a{i}"), name=f"b{i}") for i in range(2)))
+    graph = graph_of(b)
+    assert groups(plan_of(graph)) == [["a0", "b0", "a1", "b1"]]
+    assert groups(plan_of(graph, max_fusion_size=3)) == [["a0", "b0"], ["a1", "b1"]]
+
+
+def test_what_does_not_fit_together_stays_as_it_was() -> None:
+    b = GraphBuilder()
+    x = b.data((4, 6))
+    b.output(*(b.op("Exp", b.op("Relu", x, name=f"a{i}"), name=f"b{i}") for i in range(3)))
+    made = plan(
+        graph_of(b), Context(), ALL, {},
+        lambda group: Reason("AF212", "too large") if len(group.nodes) > 4 else None,
+    )  # fmt: skip
+    assert groups(made) == [["a0", "b0", "a1", "b1"], ["a2", "b2"]] and made.refusals == ()
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.data())
+def test_random_readers_close_no_cycle_and_keep_their_values(data: st.DataObject) -> None:
+    b = GraphBuilder()
+    tensors = [b.data((4, 6)), b.data((4, 6))]
+    sums = []
+    for i in range(data.draw(st.integers(4, 12))):
+        x, y = (data.draw(st.sampled_from(tensors)) for _ in range(2))
+        kind = data.draw(st.sampled_from(["Relu", "Mul", "sum", "barrier"]))
+        if kind == "sum":
+            sums.append(reduced(b, "ReduceSum", x, 1, f"n{i}"))
+        elif kind == "barrier":
+            tensors.append(barrier(b, x))
+        else:
+            tensors.append(b.op(kind, *((x,) if kind == "Relu" else (x, y)), name=f"n{i}"))
+    b.output(*dict.fromkeys([*tensors[2:], *sums]))
+    graph = graph_of(b)
+    made = plan_of(graph)
+    assert not has_cycle(edges_of_groups(graph, made))
+    check_plan(graph, made, run_nodes(graph, [numbers((4, 6)), numbers((4, 6), 1)]), ulps=1)

@@ -1,0 +1,109 @@
+"""Horizontal fusion: clusters without an edge between them that both read one whole tensor share the read.
+
+Sum, sum of squares and maximum of one x become one kernel that reads x once. Only a tensor as large as both iteration
+domains counts: what two kernels read of a small operand, such as a bias, is no reason to join them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.loop import expr
+from torchair_autofuse.lower import RULES
+from torchair_autofuse.lower.domain import Domain, data_positions
+from torchair_autofuse.lower.uniform import uniform_value
+from torchair_autofuse.options import Options
+from torchair_autofuse.plan.cluster import Cluster, Clusters
+from torchair_autofuse.plan.pieces import trim
+
+NEAR = 32
+"""Nodes between two siblings beyond which large results are not made earlier: they would only occupy memory."""
+
+Fits = Callable[[Sequence[Node]], bool]
+
+
+def merge_siblings(
+    graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int], fits: Fits
+) -> dict[int, frozenset[TensorRef]]:
+    """Merges siblings, those that share the largest tensor first; ``fits``: whether the nodes can be one fused op.
+
+    Returns the tensors by which each cluster (its id) holds together besides its own edges.
+    """
+    shared: dict[int, set[TensorRef]] = {}
+    for ref in _read_by_many(graph, clusters, hints):
+        made: list[Cluster] = []
+        for node, i in graph.consumers[ref]:
+            cluster = clusters.of[node.name]
+            if cluster.domain is None or cluster in made or i not in data_positions(node, RULES[node.type]):
+                continue
+            if not _reads_all(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
+                continue
+            other = next((c for c in made if _merge(graph, clusters, c, cluster, ref, options, hints, fits)), None)
+            if other is None:
+                made.append(cluster)
+                continue
+            kept = clusters.of[node.name]
+            made[made.index(other)] = kept
+            known = shared.pop(other.id, set()) | shared.pop(cluster.id, set())
+            shared[kept.id] = known | {ref}
+    return {i: frozenset(refs) for i, refs in shared.items()}
+
+
+def _read_by_many(graph: Graph, clusters: Clusters, hints: Mapping[str, int]) -> list[TensorRef]:
+    """Tensors that several clusters read, the largest first, then in graph order."""
+    found = [
+        ref
+        for ref, readers in graph.consumers.items()
+        if len({clusters.of[n.name].id for n, _ in readers}) > 1 and uniform_value(graph, ref) is None
+    ]
+    return sorted(found, key=lambda r: (-(tensor_bytes(r, graph, hints) or 0), graph.position[r.node], r.index))
+
+
+def _reads_all(graph: Graph, domain: Domain, ref: TensorRef) -> bool:
+    """Whether the tensor has as many elements as the domain."""
+    shape = graph.info(ref).shape
+    if shape is None:
+        return False
+    atoms = domain.resolve(domain.widest)
+    return expr.equal(expr.product(shape), expr.product([domain.size(a) for a in atoms]))
+
+
+def _merge(
+    graph: Graph,
+    clusters: Clusters,
+    a: Cluster,
+    b: Cluster,
+    ref: TensorRef,
+    options: Options,
+    hints: Mapping[str, int],
+    fits: Fits,
+) -> bool:
+    limit = options.max_fusion_size
+    if limit is not None and len(a.nodes) + len(b.nodes) > limit:
+        return False
+    if clusters.between(a, b) is not None or not _pays(graph, a, b, ref, hints):
+        return False
+    nodes = trim(graph, sorted((*a.nodes, *b.nodes), key=lambda n: graph.position[n.name]))
+    return fits(nodes) and clusters.merge(a, b) is None
+
+
+def _pays(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[str, int]) -> bool:
+    """Whether they are near each other or the later one's results are smaller than what is read once instead of twice.
+
+    ``ref`` stays in memory until the later one has run; merged, the later one's results take its place.
+    """
+    first, last = sorted((a, b), key=lambda c: min(graph.position[n.name] for n in c.nodes))
+    gap = min(graph.position[n.name] for n in last.nodes) - max(graph.position[n.name] for n in first.nodes)
+    if gap <= NEAR:
+        return True
+    inside = {n.name for n in last.nodes}
+    stored = [
+        tensor_bytes(r, graph, hints)
+        for n in last.nodes
+        for r in n.outputs
+        if any(c.name not in inside for c, _ in graph.consumers.get(r, ()))
+    ]
+    size = tensor_bytes(ref, graph, hints)
+    return size is not None and all(s is not None for s in stored) and sum(s or 0 for s in stored) < size
