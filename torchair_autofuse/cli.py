@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import runpy
 import sys
-from collections.abc import Iterable, Sequence
+import traceback
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
-    explain = commands.add_parser("explain", help="say what would be fused in a script or a saved graph")
+    explain = commands.add_parser(
+        "explain", help="say what would be fused in a script or a saved graph", allow_abbrev=False
+    )
     explain.add_argument("target", help="script.py, or graph.pb (a serialized ModelDef; .gz is fine)")
     explain.add_argument(
         "--kernels", action="store_true", help="print loop IR and kernel source of every fused op too (before a script)"
@@ -48,23 +54,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(script: str, args: Sequence[str]) -> int:
-    status = _execute(script, args)
-    _print_reports()
+    if not Path(script).is_file():
+        return _fail(f"{script}: no such script")
+    with _variables(AUTOFUSE_FLAGS=_flags()):
+        status = _execute(script, args)
+        _print_reports()
     return status
 
 
 def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
-    if target.endswith(".py"):
-        from torchair_autofuse import plugin
+    if not target.endswith(".py"):
+        return _explain_graph(target, args, kernels)
+    if not Path(target).is_file():
+        return _fail(f"{target}: no such script")
+    from torchair_autofuse import plugin
 
-        os.environ["GF_AUTOFUSION_DEBUG"] = "1"  # plan and report, run unfused: no kernel is built
-        made: list[Any] = []
-        plugin.on_fused(lambda result: made.extend(result.generated))
+    made: list[Any] = []
+    plugin.on_fused(lambda result: made.extend(result.generated))
+    # plan and report, run unfused: no kernel is built
+    with _variables(AUTOFUSE_FLAGS=_flags(), GF_AUTOFUSION_DEBUG="1"):
         status = _execute(target, args)
         _print_reports()
-        if kernels:
-            _print_kernels(made)
-        return status
+    if kernels:
+        _print_kernels(made)
+    return status
+
+
+def _explain_graph(target: str, args: Sequence[str], kernels: bool) -> int:
     from torchair_autofuse.api import fuse_model_def
 
     kernels = kernels or "--kernels" in args  # a graph takes no arguments of its own
@@ -74,19 +90,44 @@ def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
     path = Path(target)
     if not path.is_file():
         return _fail(f"{target}: no such file; expected a script (.py) or a saved graph (.pb, .pb.gz)")
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        import gzip
-
-        data = gzip.decompress(data)
     try:
-        result = fuse_model_def(data, options=os.environ.get("AUTOFUSE_FLAGS") or ALL_PASSES)
-    except ValueError as error:
-        return _fail(f"{target}: {error}")
+        result = fuse_model_def(_read(path), options=os.environ.get("AUTOFUSE_FLAGS") or ALL_PASSES)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        return _fail(f"{target}: {' '.join(str(error).split())}")
     print(result.report)
     if kernels:
         _print_kernels(result.generated)
     return 0
+
+
+def _read(path: Path) -> bytes:
+    """A file's bytes, unpacked when it is a gzip file. Raises OSError, EOFError or zlib.error for what is neither."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def _flags() -> str:
+    """AUTOFUSE_FLAGS as the user set it, else every pass, and says so."""
+    given = os.environ.get("AUTOFUSE_FLAGS")
+    if given:
+        return given
+    print(f'AUTOFUSE_FLAGS is not set: running with AUTOFUSE_FLAGS="{ALL_PASSES}"', flush=True)
+    return ALL_PASSES
+
+
+@contextmanager
+def _variables(**values: str) -> Iterator[None]:
+    """Environment variables for the time of a script."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _print_kernels(generated: Iterable[Any]) -> None:
@@ -98,16 +139,10 @@ def _print_kernels(generated: Iterable[Any]) -> None:
 
 
 def _execute(script: str, args: Sequence[str]) -> int:
-    """Runs a user's script as ``python script args`` would; returns its exit status."""
-    path = Path(script)
-    if not path.is_file():
-        return _fail(f"{script}: no such script")
-    if not os.environ.get("AUTOFUSE_FLAGS"):
-        os.environ["AUTOFUSE_FLAGS"] = ALL_PASSES
-        print(f'AUTOFUSE_FLAGS is not set: running with AUTOFUSE_FLAGS="{ALL_PASSES}"', flush=True)
+    """Runs a user's script as ``python script args`` would; returns its exit status, 1 after an exception."""
     before = sys.argv[:], sys.path[:]
     sys.argv = [script, *args]
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(Path(script).resolve().parent))
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as stop:
@@ -115,16 +150,33 @@ def _execute(script: str, args: Sequence[str]) -> int:
             return stop.code or 0
         print(stop.code, file=sys.stderr)
         return 1
+    except Exception as error:
+        _print_error(error)
+        return 1
     finally:
         sys.argv, sys.path = before
     return 0
 
 
+def _print_error(error: Exception) -> None:
+    """The traceback without the frames that started the script: what ``python script`` prints."""
+    frames = error.__traceback__
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
+        frames = frames.tb_next
+    sys.stdout.flush()
+    traceback.print_exception(type(error), error, frames)
+
+
 def _print_reports() -> None:
-    from torchair_autofuse.plugin import reports
+    from torchair_autofuse.options.read import GF_DISABLE, switched_off
+    from torchair_autofuse.plugin import active_options, reports
 
     found = reports()
-    if not found:
+    if not found and not active_options().enabled:
+        asked = f"{GF_DISABLE} is set" if switched_off() else "neither AUTOFUSE_FLAGS nor the script turns it on"
+        print(f"\nNo report: fusion is off, {asked}.")
+    elif not found:
         print("\nNo GE graph was compiled. Does the script call torch.compile with torchair.get_npu_backend(...)?")
     for report in found:
         print(f"\n{report}")

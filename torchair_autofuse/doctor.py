@@ -63,9 +63,11 @@ def findings() -> Iterator[Finding]:
 
 def _package(name: str, need: str) -> Finding:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, "missing", f"not installed (needs {need})", "pip install 'torchair_autofuse[host]'")
+    tested = " to " in need or found.split("+")[0] == need
+    return Finding(name, "ok" if tested else "note", found, "" if tested else f"tested with {need} only")
 
 
 def _torchair() -> Finding:
