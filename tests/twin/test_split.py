@@ -36,6 +36,7 @@ nest n0 [a0: s0, a1: s1]
   store out0[s1*a0 + a1] = y
   store out1[a0] = m
 """
+PLAIN = SOFTMAX.replace("  store out1[a0] = m\n", "").replace(", out out1: f32[s0]", "").replace("_sm", "_plain")
 NORM = """kernel autofuse_ln(in in0: f16[s0, 40016], in in1: f32[40016], out out0: f16[s0, 40016], out out1: f32[s0]) where s0 = in0.0
 nest n0 [a0: s0, a1: 40016]
   v0: f16 = load in0[40016*a0 + a1]
@@ -212,13 +213,13 @@ def test_rounds_and_parts_are_as_the_sizes_ask_for():
         return alone(text).schedule.tiling({f"s{k}": n for k, n in enumerate(sizes)}, cores, ub)
 
     # without a stored row, single rows are shared out; f32 results of rows are owned by eights
-    plain = SOFTMAX.replace("  store out1[a0] = m\n", "").replace(", out out1: f32[s0]", "").replace("_sm", "_plain")
     shares = {2: (2, 24), 4: (4, 12), 7: (7, 6), 30: (15, 3), 48: (48, 1), 100: (34, 1)}
     for rows, share in shares.items():
-        found = tiling(plain, rows, 48 * 2560)
+        found = tiling(PLAIN, rows, 48 * 2560)
         assert (found["groups"], found["parts"]) == share, rows
     assert [tiling(SOFTMAX, n, 48 * 2560)["groups"] for n in (1, 8, 9, 40)] == [1, 1, 2, 5]
     assert [tiling(COLUMNS, 50000, n)[k] for n in (64, 768, 5120) for k in ("groups", "parts")] == [1, 48, 3, 16, 20, 2]
+    assert [tiling(SOFTMAX, n, 48 * 2560)["rounds"] for n in (1, 4, 8, 16)] == [1, 1, 1, 1]
     uneven = tiling(COLUMNS, 3000, 20001)
     assert uneven["groups"] == 1 and uneven["rounds"] > 1
     assert tiling(KEPT, 16, 50000, cores=1)["rounds"] > 3
@@ -278,7 +279,7 @@ def test_the_split_is_chosen_when_it_pays(text, given, pays):
 @pytest.mark.parametrize(
     "text, given, shared",
     [(SOFTMAX, (2, 100000), True), (NORM, (3,), True), (COLUMNS, (4500, 64), True), (COLUMNS, (3, 64), False),
-     (SOFTMAX, (2, 512), False), (SOFTMAX, (100, 40000), False)],
+     (SOFTMAX, (2, 512), False), (SOFTMAX, (100, 40000), True), (PLAIN, (144, 40000), False)],
 )  # fmt: skip
 def test_variants_of_one_kernel(text, given, shared, soc):
     built = runner(text, soc)
@@ -286,7 +287,7 @@ def test_variants_of_one_kernel(text, given, shared, soc):
     profile = built.check(size)
     assert (profile.sync_alls > 0) == shared
     if shared:
-        assert profile.block_dim > 0.7 * built.chip.vector_cores
+        assert profile.block_dim >= 0.7 * built.chip.vector_cores
 
 
 @pytest.mark.parametrize(

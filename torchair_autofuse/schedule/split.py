@@ -24,6 +24,7 @@ PART_LANES = 2048
 _SYNC_BYTES = 98304  # a sync and the exchange pay when they save one core this much traffic (kernel techniques, 6)
 _PART_BYTES = 8192  # a core is not added to a block for less traffic than this
 _LONG = 4096  # a range of so many elements has two tiles at least
+_WIDE = 512  # columns of a tile that are enough for good copies
 _BLOCK = 32
 
 
@@ -43,7 +44,8 @@ def split_schedule(plain: Schedule, chip: Chip) -> Schedule | None:
         return None
     template = plain.template.replace("streaming", "split")
     made = replace(plain, template=template, program=program, plan=ub, steps=(), shared=True)
-    made = replace(made, steps=_steps(made, chip))
+    unit = next(step.value for step in plain.steps if step.name == "unit")
+    made = replace(made, steps=_steps(made, unit, chip))
     for size in (1, 1 << 20):
         tiling = made.tiling({s.name: size for s in plain.kernel.symbols}, chip.vector_cores, chip.ub_bytes)
         if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
@@ -84,7 +86,8 @@ def _ownable(schedule: Schedule) -> bool:
     return True
 
 
-def _steps(s: Schedule, chip: Chip) -> tuple[Let, ...]:
+def _steps(s: Schedule, plain_unit: Tree, chip: Chip) -> tuple[Let, ...]:
+    """``plain_unit``: kept units per core are a multiple of it without the split."""
     assert s.rows is not None and s.cols is not None
     by_rows = s.cols.name in s.streamed
     outer = [a for a in s.outer if a.name not in s.streamed]
@@ -104,7 +107,7 @@ def _steps(s: Schedule, chip: Chip) -> tuple[Let, ...]:
         *_groups(s, by_rows),
         *_parts(s, by_rows),
         *_tile(s, by_rows, outer, chip),
-        *_worth(s, by_rows, outer),
+        *_worth(s, plain_unit, by_rows, outer),
     )
 
 
@@ -172,7 +175,12 @@ def _tile(s: Schedule, by_rows: bool, outer: list[Axis], chip: Chip) -> list[Let
     program, ub = s.program, s.plan
     full, row, col, colb, fixed = _bytes(program, ub, by_rows)
     spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
-    room = t.rounddown(t.floordiv(t.maximum(t.sub(Var("spare"), col + colb), 0), max(1, full + row)), LANES)
+
+    def columns(rows: Tree) -> Tree:
+        """Columns of a tile of so many rows that fit."""
+        left = t.maximum(t.sub(Var("spare"), t.mul(rows, col + colb)), 0)
+        return t.rounddown(t.floordiv(left, t.add(t.mul(rows, full), max(row, 1))), LANES)
+
     tallest = Var("core_units") if by_rows else Var("core_stream")
     rounds: Tree = t.ceildiv(Var("core_units"), Var("tile_rows"))
     if by_rows and outer:  # a block ends where the outer indices change
@@ -188,7 +196,9 @@ def _tile(s: Schedule, by_rows: bool, outer: list[Axis], chip: Chip) -> list[Let
     copies = 8 * results(program)  # the slots of one round are read while the next one fills others; 4 bytes each
     return [
         Let("spare", spare),
-        Let("room", room),
+        Let("whole", columns(Var("core_units")) if by_rows else 0),
+        # narrower tiles of all rows of the block spare rounds, and so exchanges
+        Let("room", t.select(t.floordiv(Var("whole"), _WIDE), Var("whole"), columns(1))),
         Let("longest", t.minimum(Var("core_stream"), Var("cols_work")) if by_rows else Var("core_cols")),
         Let("tile_cols", t.minimum(_even(Var("longest"), Var("room"), LANES, by_rows), Var("longest")), field=True),
         Let("pitch", t.roundup(Var("tile_cols"), s.align)),
@@ -232,10 +242,11 @@ def _bytes(program: Program, ub: UbPlan, by_rows: bool) -> tuple[int, int, int, 
     return full, row + 4 * (not by_rows), col + 4 * by_rows, colb, fixed
 
 
-def _worth(s: Schedule, by_rows: bool, outer: list[Axis]) -> list[Let]:
+def _worth(s: Schedule, plain_unit: Tree, by_rows: bool, outer: list[Axis]) -> list[Let]:
     """``pays``: bytes that the busiest core moves less than without the split, beyond what the exchanges cost."""
     syncs = sum(any(i.form == "send" for i in x.instrs) for x in s.program.segments)
-    plain: Tree = t.ceildiv(Var("units_work"), Var("core_num"))
+    unit = t.maximum(plain_unit, 1)
+    plain = t.minimum(t.roundup(t.ceildiv(Var("units_work"), Var("core_num")), unit), Var("units_work"))
     if not by_rows:
         strip = t.roundup(t.ceildiv(Var("cols_work"), t.select(Var("uneven"), 1, Var("share"))), LANES)
         plain = t.mul(plain, t.minimum(strip, Var("cols_work")))

@@ -13,7 +13,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
-from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program, Transfer
 from torchair_autofuse.schedule.split import with_split
 from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
@@ -164,23 +164,32 @@ def owned_units(
 ) -> Tree:
     """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output.
 
-    ``units``: the axes that units are counted over, by default ``outer``. A core owns whole slices of the axes before
-    one that a store lacks (few units make it then), and everything if a store has other axes outside the units.
+    ``units``: the axes that units are counted over, by default ``outer``. Rows that start on blocks are free; else a
+    core owns 32 of them. It owns whole slices of the axes before one that a store lacks (few units make it then), and
+    everything if such rows are also stored along other axes outside the units. Uses the step ``cols_work``.
     """
     around = outer if units is None else units
-    names = [a.name for a in around]
-    first, step = len(names), 1
-    on_blocks = isinstance(cols.size, int) and cols.size % align == 0
-    for store in program.stores:
+    others = {a.name for a in outer} - {a.name for a in around}
+    tiled = [x for x in program.stores if program.bufs[x.buf].layout in (Layout.FULL, Layout.ROW)]
+    results = [x for x in program.stores if x not in tiled]
+    on_blocks = _owned(program, results, around, others)
+    if not tiled or (isinstance(cols.size, int) and cols.size % align == 0):
+        return on_blocks
+    off_blocks = _owned(program, [*results, *tiled], around, others)
+    return off_blocks if isinstance(cols.size, int) else t.select(t.mod(Var("cols_work"), align), off_blocks, on_blocks)
+
+
+def _owned(program: Program, stores: list[Transfer], around: tuple[Axis, ...], others: set[str]) -> Tree:
+    first, step = len(around), 1
+    for store in stores:
         buf, strides = program.bufs[store.buf], dict(store.strides)
-        has = [n in strides for n in names]
-        tiled = buf.layout in (Layout.FULL, Layout.ROW)
-        if tiled and on_blocks:
-            continue
-        if any(has) or tiled:
-            step = max(step, 32 if tiled else 32 // buf.itemsize)
+        has = [a.name in strides for a in around]
+        if buf.layout in (Layout.FULL, Layout.ROW):
+            step = 32
+        elif any(has):
+            step = max(step, 32 // buf.itemsize)
         if any(has):
             first = min(first, next((i for i in range(has.index(True), len(has)) if not has[i]), len(has)))
-        if any(a.name in strides for a in outer if a.name not in names):
+        if others & strides.keys():
             first = 0
     return t.mul(*(t.from_expr(a.size) for a in around[first:]), step)
