@@ -54,7 +54,7 @@ def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
             gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, cols.size))
             if rows.size != 1 and not nonnegative(gap):
                 return Reason("AF210", f"rows of {transfer.param} may overlap or run backwards")
-        if transfer.buf in stores and not (_dense(transfer, axes) or _apart(program, transfer, cols)):
+        if transfer.buf in stores and not (_dense(transfer, axes) or apart(program, transfer, cols)):
             return Reason("AF210", f"two cores could write one 32-byte block of {transfer.param}")
     return None
 
@@ -71,7 +71,7 @@ def _dense(store: Transfer, axes: Sequence[Axis]) -> bool:
     return store.offset == 0
 
 
-def _apart(program: Program, store: Transfer, cols: Axis | None) -> bool:
+def apart(program: Program, store: Transfer, cols: Axis | None) -> bool:
     """Whether every row of a store is known to start and end on a 32-byte block."""
     if program.bufs[store.buf].layout not in (Layout.FULL, Layout.ROW) or cols is None:
         return False
@@ -93,7 +93,7 @@ def row_unit(program: Program, axes: Sequence[Axis], around: Sequence[Axis]) -> 
     first, step = len(around), 1
     for store in program.stores:
         buf = program.bufs[store.buf]
-        if _apart(program, store, cols):
+        if apart(program, store, cols):
             continue
         strides = dict(store.strides)
         has = [a.name in strides for a in around]

@@ -6,7 +6,6 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
@@ -27,10 +26,8 @@ class ColumnSelector(Selector):
         return 1
 
     def _reduce(self, reduce: Reduce) -> None:
-        fold, _ = isa.REDUCE[reduce.combiner]
-        x = self._in_layout(reduce.args[0], Layout.FULL)
-        work = self._new("float", Layout.FULL)
-        self._at[reduce.names[0]] = self._emit(fold, "float", Layout.ROW, [x], form="reduce_down", work=work)
+        x = self._folded(reduce.args[0], Layout.FULL)
+        self._reduced(reduce.names[0], self._fold(reduce.combiner, x, Layout.ROW))
 
     def program(self) -> Program:
         for value in self._nest.values:
@@ -107,7 +104,7 @@ def _steps(
         Let("narrow", t.select(t.sub(t.add(Var("columns"), 1), enough), 1, 0)),
         Let("short", t.select(t.sub(chip.max_block_count + 1, Var("total_rows")), Var("narrow"), 0)),
         Let("fit", t.minimum(Var("total_rows"), Var("short"))),
-        Let("unit", owned_units(program, outer, rows, cols, align)),
+        Let("unit", owned_units(program, nest, frozenset({rows.name}), align)),
         Let(
             "core_units",
             t.roundup(t.ceildiv(Var("units_work"), Var("core_num")), t.maximum(Var("unit"), 1)),

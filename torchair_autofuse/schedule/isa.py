@@ -24,8 +24,21 @@ HIGH_LEVEL = {
 }  # fmt: skip
 # the calls for these are documented for a part of the op's domain only
 NARROW_DOMAIN = frozenset({"tan", "asin", "acos", "asinh", "acosh", "atanh"})
-# combiner -> (two-source instruction that folds, instruction that reduces the 64 lanes of a repeat)
-REDUCE = {"sum": ("Add", "WholeReduceSum"), "max": ("Max", "WholeReduceMax"), "min": ("Min", "WholeReduceMin")}
+# combiner -> (two-source instruction that folds, instruction that reduces the lanes of a repeat, "" if there is none)
+REDUCE = {
+    "sum": ("Add", "WholeReduceSum"), "max": ("Max", "WholeReduceMax"), "min": ("Min", "WholeReduceMin"),
+    "prod": ("Mul", ""), "any": ("Max", "WholeReduceMax"), "all": ("Min", "WholeReduceMin"),
+}  # fmt: skip
+# (combiner, type that is folded) -> identity
+IDENTITY = {
+    ("sum", "float"): "0.0f", ("prod", "float"): "1.0f",
+    ("max", "float"): "-__builtin_inff()", ("min", "float"): "__builtin_inff()",
+    ("sum", "int32_t"): "0", ("prod", "int32_t"): "1",
+    ("max", "int32_t"): "(-2147483647 - 1)", ("min", "int32_t"): "2147483647",
+    ("any", "half"): "(half)0", ("all", "half"): "(half)1",
+}  # fmt: skip
+_REDUCED = {F32: ("sum", "max", "min", "prod", "welford", "maxsumexp"), I32: ("sum", "max", "min", "prod"),
+            BOOL: ("any", "all")}  # fmt: skip
 COMPARE = {"lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE"}
 SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
@@ -85,6 +98,11 @@ def cast_chain(source: DType, target: DType) -> tuple[tuple[str, str], ...] | No
     return _CASTS.get((source, target))
 
 
+def reduces_lanes(combiner: str, cpp: str) -> bool:
+    """Whether an instruction reduces the lanes of a repeat."""
+    return bool(REDUCE[combiner][1]) and cpp in ("float", "half")
+
+
 def supports_op(op: str, dtype: DType) -> Reason | None:
     """Why a pointwise op on operands of ``dtype`` has no instructions, or None if it has."""
     if op in OPS.get(dtype, frozenset()):
@@ -96,7 +114,7 @@ def supports_op(op: str, dtype: DType) -> Reason | None:
 
 def supports_reduce(combiner: str, dtype: DType) -> Reason | None:
     """Why a reduction of values of ``dtype`` has no instructions, or None if it has."""
-    if dtype == F32 and combiner in (*REDUCE, "welford", "maxsumexp"):
+    if combiner in _REDUCED.get(dtype, ()):
         return None
     return Reason("AF202", f"no vector instructions for a {combiner} reduction of {dtype}")
 

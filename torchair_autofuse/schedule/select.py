@@ -289,12 +289,28 @@ class Selector:
         """One value per row: rows fold to 64 lanes, halves onto halves, and one instruction reduces these."""
         if reduce.axes != (self._cols,):
             raise ValueError(f"{reduce.names[0]}: reduced over {', '.join(reduce.axes)}, not over the columns")
-        fold, _ = isa.REDUCE[reduce.combiner]
-        x = self._in_layout(reduce.args[0], self.layout(self._nest.domains[reduce.args[0]]))
-        source = self._bufs[x].layout
-        target = {Layout.FULL: Layout.COL, Layout.ROW: Layout.ONE}[source]
-        work = self._new("float", source)
-        self._at[reduce.names[0]] = self._emit(fold, "float", target, [x], form="reduce", work=work)
+        layout = self.layout(self._nest.domains[reduce.args[0]])
+        target = {Layout.FULL: Layout.COL, Layout.ROW: Layout.ONE}[layout]
+        self._reduced(reduce.names[0], self._fold(reduce.combiner, self._folded(reduce.args[0], layout), target))
+
+    def _folded(self, name: str, layout: Layout) -> int:
+        """The value as what a reduction folds: bool as half 0 or 1."""
+        return self._half(name, layout) if self._nest.dtypes[name] == BOOL else self._in_layout(name, layout)
+
+    def _fold(self, combiner: str, x: int, target: Layout) -> int:
+        """One value per row (``target`` COL, or ONE of a single row) or per column (ROW) of a buffer."""
+        api, cpp, layout = isa.REDUCE[combiner][0], self._bufs[x].cpp, self._bufs[x].layout
+        work = self._new(cpp, layout)
+        if target == Layout.ROW:
+            return self._emit(api, cpp, target, [x], form="reduce_down", work=work)
+        if isa.reduces_lanes(combiner, cpp):
+            return self._emit(api, cpp, target, [x], form="reduce", work=work)
+        more = {"updates": (self._new(cpp, layout),), "scalars": (isa.IDENTITY[combiner, cpp],)}
+        return self._emit(api, cpp, target, [x], form="reduce_compact", work=work, **more)
+
+    def _reduced(self, name: str, buf: int) -> None:
+        """Binds the result of a reduction."""
+        (self._halves if self._nest.dtypes[name] == BOOL else self._at)[name] = buf
 
     # ---- arithmetic ---------------------------------------------------------------------------------------------
 

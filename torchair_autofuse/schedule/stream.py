@@ -6,12 +6,14 @@ one and keeps columns. Further reduced axes are loops around the tiles of a pass
 
 from __future__ import annotations
 
+from math import gcd, lcm
+
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
+from torchair_autofuse.schedule.access import apart, copies_reason, with_empty_axes
 from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program, Transfer
 from torchair_autofuse.schedule.split import with_split
@@ -95,7 +97,7 @@ def _steps(
     fixed = fixed_bytes(program, ub)
     kept_outer = [a for a in outer if a.name not in reduced]
     units = [*kept_outer, rows] if by_rows else kept_outer
-    unit = owned_units(program, outer, rows, cols, align, tuple(units))
+    unit = owned_units(program, nest, reduced, align)
     spare = t.sub(Var("ub_bytes"), chip.ub_reserved_bytes + fixed + (full + row + col) * LANES + colb * 8)
     per_column = max(1, full + row)
     room: Tree = t.rounddown(t.floordiv(t.maximum(t.sub(Var("spare"), col + colb), 0), per_column), LANES)
@@ -159,37 +161,41 @@ def _steps(
     return tuple(steps)
 
 
-def owned_units(
-    program: Program, outer: tuple[Axis, ...], rows: Axis, cols: Axis, align: int, units: tuple[Axis, ...] | None = None
-) -> Tree:
+def owned_units(program: Program, nest: Nest, reduced: frozenset[str], align: int) -> Tree:
     """Kept units per core are a multiple of this: no two cores then write one 32-byte block of any output.
 
-    ``units``: the axes that units are counted over, by default ``outer``. Rows that start on blocks are free; else a
-    core owns 32 of them. It owns whole slices of the axes before one that a store lacks (few units make it then), and
-    everything if such rows are also stored along other axes outside the units. Uses the step ``cols_work``.
+    A unit is one index of the kept axes but the columns. Rows that start on blocks are free, others are owned as whole
+    slices of the axes that lie within a reduced axis of an output, or within one that the output lacks. Uses the step
+    ``cols_work``.
     """
-    around = outer if units is None else units
-    others = {a.name for a in outer} - {a.name for a in around}
+    cols = nest.axes[-1]
     tiled = [x for x in program.stores if program.bufs[x.buf].layout in (Layout.FULL, Layout.ROW)]
     results = [x for x in program.stores if x not in tiled]
-    on_blocks = _owned(program, results, around, others)
+    on_blocks = _owned(program, results, nest, reduced)
     if not tiled or (isinstance(cols.size, int) and cols.size % align == 0):
         return on_blocks
-    off_blocks = _owned(program, [*results, *tiled], around, others)
+    off_blocks = _owned(program, [*results, *tiled], nest, reduced)
     return off_blocks if isinstance(cols.size, int) else t.select(t.mod(Var("cols_work"), align), off_blocks, on_blocks)
 
 
-def _owned(program: Program, stores: list[Transfer], around: tuple[Axis, ...], others: set[str]) -> Tree:
-    first, step = len(around), 1
+def _owned(program: Program, stores: list[Transfer], nest: Nest, reduced: frozenset[str]) -> Tree:
+    axes = nest.axes[:-1]
+    units = [a for a in axes if a.name not in reduced]
+    first, step = len(units), 1
     for store in stores:
-        buf, strides = program.bufs[store.buf], dict(store.strides)
-        has = [a.name in strides for a in around]
-        if buf.layout in (Layout.FULL, Layout.ROW):
-            step = 32
-        elif any(has):
-            step = max(step, 32 // buf.itemsize)
-        if any(has):
-            first = min(first, next((i for i in range(has.index(True), len(has)) if not has[i]), len(has)))
-        if others & strides.keys():
-            first = 0
-    return t.mul(*(t.from_expr(a.size) for a in around[first:]), step)
+        strides = dict(store.strides)
+        if apart(program, store, nest.axes[-1]) or not any(a.name in strides for a in units):
+            continue
+        stop, started = len(units), False
+        for axis in axes:
+            if axis.name in strides:
+                started = True
+                if axis.name in reduced:
+                    stop = min(stop, len([a for a in units if axes.index(a) < axes.index(axis)]))
+            elif started and axis.name not in reduced:
+                stop = min(stop, units.index(axis))
+        inside = nest.axes[axes.index(units[stop - 1]) + 1 :] if stop else nest.axes
+        run = expr.product(a.size for a in inside if a.name in strides)  # elements that a slice has in memory
+        blocks = 32 // gcd(32, program.bufs[store.buf].itemsize * (run if isinstance(run, int) else 1))
+        first, step = min(first, stop), lcm(step, blocks)
+    return t.mul(*(t.from_expr(a.size) for a in units[first:]), step)

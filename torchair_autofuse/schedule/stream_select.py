@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchair_autofuse.dtypes import BOOL
 from torchair_autofuse.loop.ir import (
     Cast,
     Const,
@@ -133,8 +134,8 @@ class StreamSelector(Selector):
         self._compute([*follow, *(s.value for s in stores)])
         for n in follow:
             if n in self._bits:
-                raise Unstreamable(f"{n}: a condition that follows from a reduction")
-            self._lasting[n] = self._at[n]
+                self._at[n] = self._half(n, self.layout(self._nest.domains[n]))
+            self._last(n, self._at[n])
         for store in stores:
             self._origin = ", ".join(store.origin)
             self._store(store)
@@ -169,7 +170,8 @@ class StreamSelector(Selector):
         """A kept value that is stored may be needed after that: its queue buffer gets a copy."""
         layout = self._store_layout(store)
         value = store.value
-        if layout != Layout.FULL and value in self._lasting and self._bufs[self._at[value]].layout == layout:
+        lasts = value in self._lasting and self._nest.dtypes[value] != BOOL
+        if layout != Layout.FULL and lasts and self._bufs[self._at[value]].layout == layout:
             buf = self._copy(self._at[value], layout)
             b = self._bufs[buf]
             self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.segment)
@@ -183,10 +185,10 @@ class StreamSelector(Selector):
 
     # ---- reductions ---------------------------------------------------------------------------------------------
 
-    def _begin(self, text: str) -> int:
+    def _begin(self, text: str, cpp: str = "float") -> int:
         """An accumulator that every block starts with ``text``."""
         current, self._current = self._current, 0
-        buf = self._fill("float", text, self._kept)
+        buf = self._fill(cpp, text, self._kept)
         self._current = current
         return buf
 
@@ -195,10 +197,7 @@ class StreamSelector(Selector):
 
     def _partial(self, combiner: str, x: int) -> int:
         """One value per kept index of a tile."""
-        fold, _ = isa.REDUCE[combiner]
-        work = self._new("float", Layout.FULL)
-        form = "reduce" if self._kept == Layout.COL else "reduce_down"
-        return self._emit(fold, "float", self._kept, [x], form=form, work=work)
+        return self._fold(combiner, x, self._kept)
 
     def _accumulate(self, value: Reduce) -> None:
         domain = self._nest.domains[value.args[0]]
@@ -207,16 +206,16 @@ class StreamSelector(Selector):
         missing = [a.name for a in self._nest.axes if a.name in value.axes and a.name not in domain]
         if missing:
             raise Unstreamable(f"{value.args[0]} does not vary over {', '.join(missing)}")
-        x = self._in_layout(value.args[0], Layout.FULL)
-        names = value.names
-        if value.combiner == "sum":
+        x = self._folded(value.args[0], Layout.FULL)
+        names, cpp = value.names, self._bufs[x].cpp
+        if value.combiner == "sum" and cpp == "float":
             levels = [self._begin("0.0f") for _ in range(LEVELS)]
             partial = self._partial("sum", x)
             self._into("AddTile", partial, [partial, *levels], form="carry", updates=tuple(levels))
             self._lasting[names[0]] = -1 - len(self._pending)
             self._pending.append(levels)
-        elif value.combiner in ("max", "min"):
-            acc = self._begin("-__builtin_inff()" if value.combiner == "max" else "__builtin_inff()")
+        elif (value.combiner, cpp) in isa.IDENTITY:
+            acc = self._begin(isa.IDENTITY[value.combiner, cpp], cpp)
             self._into(isa.REDUCE[value.combiner][0], acc, [acc, self._partial(value.combiner, x)])
             self._lasting[names[0]] = acc
         elif value.combiner == "maxsumexp":
@@ -248,7 +247,13 @@ class StreamSelector(Selector):
             total = self._emit("AddLevels", "float", self._kept, levels, form="levels", in_place=False)
             self._lasting[value.names[0]] = total
         for n in value.names:
-            self._at[n] = self._lasting[n]
+            self._last(n, self._lasting[n])
+
+    def _last(self, name: str, buf: int) -> None:
+        """Binds a value that stays for the segments to come; a bool one as half."""
+        self._lasting[name] = self._at[name] = buf
+        if self._nest.dtypes[name] == BOOL:
+            self._halves[name] = buf
 
     # ---- results whose parts are on several cores ----------------------------------------------------------------
 
@@ -279,8 +284,7 @@ class StreamSelector(Selector):
                 self._emit("Add", "float", self._kept, [finite], form="receive", scalars=numbers, in_place=False)
             )
         for n, buf in zip(value.names, found):
-            self._lasting[n] = buf if cpp == sent else self._recast(buf, cpp, "RINT")
-            self._at[n] = self._lasting[n]
+            self._last(n, buf if cpp == sent else self._recast(buf, cpp, "RINT"))
 
     def _recast(self, buf: int, cpp: str, mode: str) -> int:
         return self._emit("Cast", cpp, self._kept, [buf], scalars=(f"RoundMode::CAST_{mode}",), in_place=False)

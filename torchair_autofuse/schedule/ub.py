@@ -72,7 +72,7 @@ def plan(program: Program, max_live: int) -> UbPlan:
             place[b.id] = lanes[-1].slot.id
         lanes[place[b.id]].spans.append((*spans[b.id], b.id))
     for instr in program.instrs:
-        for buf in (bufs[b] for b in (instr.work, instr.dst) if b >= 0):
+        for buf in (bufs[b] for b in (instr.work, *instr.updates, instr.dst) if b >= 0):
             if buf.kind != "tmp" or buf.id in place:
                 continue
             chosen = _choose(buf, spans[buf.id], instr, program, lanes, place)
