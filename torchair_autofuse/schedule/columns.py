@@ -133,7 +133,7 @@ def _steps(
                 t.mul(Var("cap_row"), t.select(twice, row, row1)),
                 t.mul(Var("cap_col"), t.select(twice, col, col1)),
                 t.mul(Var("cap_colb"), colb),
-                fixed,
+                t.select(twice, fixed, fixed_bytes(program, ub, single=True)),
             ),
         ),
     )

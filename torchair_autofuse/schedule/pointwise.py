@@ -192,9 +192,9 @@ def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
     return ub.bytes_per_element(layout, program.scratch if layout == Layout.FULL else 0)
 
 
-def fixed_bytes(program: Program, ub: UbPlan) -> int:
+def fixed_bytes(program: Program, ub: UbPlan, *, single: bool = False) -> int:
     """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
-    ones = ub.bytes_per_element(Layout.ONE) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
+    ones = ub.bytes_per_element(Layout.ONE, single=single) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
     return ones + (program.scratch * LANES + 512 if program.scratch else 0)
 
 
