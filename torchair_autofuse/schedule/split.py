@@ -164,7 +164,8 @@ def _parts(s: Schedule, by_rows: bool) -> list[Let]:
     return [
         Let("per_position", t.mul(own, _traffic(s))),
         Let("wanted", t.maximum(t.floordiv(t.mul(Var("per_position"), Var("stream_work")), _PART_BYTES), 1)),
-        Let("most_parts", t.minimum(t.maximum(t.floordiv(Var("core_num"), Var("groups")), 1), Var("wanted"))),
+        Let("spare_cores", t.minimum(t.maximum(t.floordiv(Var("core_num"), Var("groups")), 1), PART_LANES // 8)),
+        Let("most_parts", t.minimum(Var("spare_cores"), Var("wanted"))),
         Let("core_stream", t.roundup(t.ceildiv(Var("stream_work"), Var("most_parts")), unit), field=True),
         Let("parts", t.ceildiv(Var("stream_work"), Var("core_stream")), field=True),
         Let("block_dim", t.mul(Var("groups"), Var("parts"))),
