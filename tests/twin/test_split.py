@@ -185,6 +185,35 @@ SEAMS = [
 NAMES = ["rows", "softmax", "flat", "kept", "all", "batch", "columns", "column_softmax", "center"]
 
 
+TYPES = """kernel autofuse_types(in in0: i32[s0, s1], in in1: bool[s0, s1], out out0: i32[{k}], out out1: i32[{k}], out out2: bool[{k}], out out3: bool[{k}]) where s0 = in0.0, s1 = in0.1
+nest n0 [a0: s0, a1: s1]
+  x: i32 = load in0[s1*a0 + a1]
+  b: bool = load in1[s1*a0 + a1]
+  t: i32 = reduce sum(x) over ({r})
+  m: i32 = reduce {c}(x) over ({r})
+  e: bool = reduce any(b) over ({r})
+  f: bool = reduce all(b) over ({r})
+  store out0[{a}] = t
+  store out1[{a}] = m
+  store out2[{a}] = e
+  store out3[{a}] = f
+"""
+
+
+@pytest.mark.parametrize("soc", BOTH)
+@pytest.mark.parametrize("over", ["a0", "a1"])
+def test_integers_and_conditions(over, soc):
+    kept = {"k": "s1", "a": "a1"} if over == "a0" else {"k": "s0", "a": "a0"}
+    built = alone(TYPES.format(r=over, c="prod" if over == "a0" else "min", **kept), soc)
+    rng = np.random.default_rng(5)
+    for few, many, cores in [(3, 9000, 48), (40, 2500, 7), (1, 1, 48), (2, 0, 3), (65, 600, 40)]:
+        s0, s1 = (many, few) if over == "a0" else (few, many)
+        odd = rng.integers(-(2**31), 2**31, (s0, s1)).astype(np.int32) | 1  # wraps, and stays away from 0
+        rare = rng.random((s0, s1)) < 1e-4
+        rare[:, : s1 // 2] ^= True
+        on(built, cores).check({"s0": s0, "s1": s1}, {"in0": odd, "in1": rare})
+
+
 @pytest.mark.parametrize("soc", BOTH)
 @pytest.mark.parametrize("text, sizes", SEAMS, ids=NAMES)
 def test_every_split_gives_the_right_values(text, sizes, soc):
