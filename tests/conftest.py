@@ -24,7 +24,7 @@ def make_op():
         from torchair_autofuse.lower.build import Lowered, content_digest
         from torchair_autofuse.messages import Reason
         from torchair_autofuse.pipeline import GeneratedOp
-        from torchair_autofuse.schedule.pointwise import schedule
+        from torchair_autofuse.schedule.choose import schedule
         from torchair_autofuse.soc.chip import chip
 
         kernel = parse(text)

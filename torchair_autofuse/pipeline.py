@@ -35,7 +35,8 @@ from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import FusedOp, FusionReport
-from torchair_autofuse.schedule.pointwise import Schedule, schedule
+from torchair_autofuse.schedule.choose import schedule
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import Chip, chip
 
 _ROOTS = ("Data", "RefData", "NetOutput")

@@ -14,8 +14,9 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.parser import parse
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.schedule.pointwise import Schedule, schedule
+from torchair_autofuse.schedule.choose import schedule
 from torchair_autofuse.schedule.program import Layout
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import chip
 
 SOCS = ("Ascend910B1", "Ascend910B3", "Ascend950PR_9599")

@@ -19,7 +19,8 @@ from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.compare import compare
 from torchair_autofuse.opdef.inputs import random_inputs
-from torchair_autofuse.schedule.pointwise import Schedule, schedule
+from torchair_autofuse.schedule.choose import schedule
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import Chip, chip
 from torchair_autofuse.twin.build import build
 from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile, load

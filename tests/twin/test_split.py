@@ -11,7 +11,7 @@ import pytest
 from kernel_runner import Runner, runner, scheduled
 
 from torchair_autofuse.codegen.kernel import generate
-from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import Chip, chip
 from torchair_autofuse.twin.build import build
 from torchair_autofuse.twin.launcher import load

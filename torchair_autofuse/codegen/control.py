@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchair_autofuse.codegen.names import Names
-from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.schedule import Schedule
 
 TILE_ARGS = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
 FLAT_ARGS = "int64_t col, uint32_t cols"

@@ -12,8 +12,8 @@ from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.templates import render
 from torchair_autofuse.codegen.vector import counts, instructions
 from torchair_autofuse.loop.ir import Param
-from torchair_autofuse.schedule.pointwise import LANES, Schedule
-from torchair_autofuse.schedule.program import Instr, Layout
+from torchair_autofuse.schedule.program import LANES, Instr, Layout
+from torchair_autofuse.schedule.schedule import Schedule
 
 _FIELD = re.compile(r"\bt_\.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Transfer
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import size_text
 
 COUNT = {Layout.FULL: "fullCount", Layout.ROW: "rowCount", Layout.COL: "colCount", Layout.ONE: "kLanes"}

@@ -9,8 +9,8 @@ from torchair_autofuse.codegen import split
 from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.vector import counts, instructions
-from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Instr, Segment
+from torchair_autofuse.schedule.schedule import Schedule
 
 _TILE = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
 _TILE_CALL = "r, col, rows, cols, pitch"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchair_autofuse.codegen.names import CAPACITY, Names
-from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Layout, Transfer
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.ub import QueueGroup
 
 _RUN = {Layout.FULL: "cols", Layout.ROW: "cols", Layout.COL: "rows", Layout.ONE: "1"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchair_autofuse.codegen.names import CAPACITY, Names
-from torchair_autofuse.schedule.pointwise import Schedule
 from torchair_autofuse.schedule.program import Instr, Layout, Segment
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.split import PART_LANES, results
 from torchair_autofuse.schedule.stream_select import LOWEST
 

@@ -16,7 +16,7 @@ from torchair_autofuse.lower.build import content_digest
 from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.generator import generator_digest
 from torchair_autofuse.opdef.schema import SCHEMA_VERSION, message_class
-from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import to_cpp
 from torchair_autofuse.soc.chip import Chip
 

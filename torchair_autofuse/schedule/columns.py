@@ -8,12 +8,14 @@ from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
-from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps, types_reason
-from torchair_autofuse.schedule.program import Layout, Program
+from torchair_autofuse.schedule.program import LANES, Layout, Program
+from torchair_autofuse.schedule.reasons import types_reason
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
+from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.stream import owned_units
 from torchair_autofuse.schedule.tiling import Let, Var
-from torchair_autofuse.schedule.ub import UbPlan, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
 from torchair_autofuse.soc.chip import Chip
 
 _LEAST_COLUMNS = 64  # narrower tiles move less than 256 bytes of f32 per row

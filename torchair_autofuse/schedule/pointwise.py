@@ -1,129 +1,34 @@
-"""The pointwise template: tiles of rows x columns, or flat, double buffered, split over the cores."""
+"""The templates of one pass over tiles, double buffered, split over the cores.
+
+pointwise: tiles of rows x columns, or flat. row_resident: whole rows in UB, which are reduced there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expand import expand_combiners
-from torchair_autofuse.loop.ir import Axis, Cast, Const, Iota, Kernel, Nest, Pointwise, Reduce
-from torchair_autofuse.loop.rewrite import canonical
+from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import copies_reason, row_unit, with_empty_axes
-from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.reasons import types_reason
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import symbolic_sizes
+from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
 from torchair_autofuse.soc.chip import Chip
 
-LANES = (
-    256  # buffers hold a multiple of this many elements, so that every instruction may be rounded up to full repeats
-)
-_BYTES_PER_CORE = 4096  # a core is not started for less traffic than this (guides for 2201)
+BYTES_PER_CORE = 4096
+"""A core is not started for less traffic than this (guides for 2201)."""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How one kernel runs on one architecture, total over all sizes: by itself, or by choice among ``variants``.
+def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:
+    """A schedule of tiles that hold whole rows (``resident``: all that is reduced) or any part of the elements.
 
-    ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
-    ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
-    the tiling from the symbols, ``core_num`` and ``ub_bytes``. ``align``: the pitch of a row is a multiple of it.
-    ``empty``: axes that may have size 0 while outputs without them are stored; the nest's run once then.
+    Refuses with AF210 what is not contiguous, AF202 without instructions, AF212 when the smallest tile does not fit.
     """
-
-    template: str
-    npu_arch: int
-    kernel: Kernel
-    nest: Nest
-    outer: tuple[Axis, ...]
-    rows: Axis | None
-    cols: Axis | None
-    program: Program
-    plan: UbPlan
-    align: int
-    steps: tuple[Let, ...]
-    empty: tuple[Axis, ...] = ()
-    streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
-    variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
-    prefix: str = ""  # of the names of its tiling values, as one of several variants
-    tiling_key: int | str = 1
-    shared: bool = False  # several cores share a block of kept work and exchange results through workspace
-
-    def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
-        """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
-        return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
-
-    @property
-    def workspace_bytes(self) -> str:
-        """The tiling value, or number, of the workspace the kernel needs."""
-        return "workspace_bytes" if any(s.name == "workspace_bytes" for s in self.steps) else "0"
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the values that the kernel reads from its tiling data, in order (int64 each)."""
-        return tuple(s.name for s in self.steps if s.field)
-
-
-def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
-    """The schedule of a single-nest kernel, or why there is none.
-
-    Without reductions: the pointwise template. Reductions over the innermost axis: the row-resident template, rows in
-    UB as a whole. Refuses with AF210 for what the templates do not cover and AF212 when even the smallest tile does
-    not fit in UB.
-    """
-    if len(kernel.nests) != 1:
-        return Reason("AF210", "kernels of several nests have no schedule yet")
-    plain = canonical(kernel).nests[0]
-    reason = _values_reason(plain)
-    if reason is not None:
-        return reason
-    reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
-    if reduced:
-        return _reduction(kernel, plain, frozenset(reduced), chip)
-    return _tiles(kernel, plain, chip, resident=False)
-
-
-def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
-    """Rows in UB as a whole where they are known to fit, else passes over tiles."""
-    from torchair_autofuse.schedule.columns import column_schedule
-    from torchair_autofuse.schedule.stream import stream_schedule
-    from torchair_autofuse.schedule.variants import combine
-
-    uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
-    if uneven is not None:
-        return Reason("AF210", "reductions over different axes have no schedule together")
-    cols = nest.axes[-1]
-    if reduced != {cols.name}:
-        streaming = stream_schedule(kernel, nest, reduced, chip)
-        if len(reduced) > 1 or cols.name in reduced or isinstance(streaming, Reason):
-            return streaming
-        return _choose(column_schedule(kernel, nest, reduced, chip), streaming, chip)
-    resident = _tiles(kernel, nest, chip, resident=True)
-    if isinstance(resident, Reason):
-        return stream_schedule(kernel, nest, reduced, chip) if resident.code == "AF212" else resident
-    if isinstance(cols.size, int):
-        return resident
-    streaming = stream_schedule(kernel, nest, reduced, chip)
-    return streaming if isinstance(streaming, Reason) else combine(resident, "fit", streaming)
-
-
-def _choose(resident: Schedule | Reason, streaming: Schedule, chip: Chip) -> Schedule:
-    """The resident schedule where it is known to fit, both by ``fit`` where sizes decide, else the streaming one."""
-    from torchair_autofuse.schedule.variants import combine
-
-    if isinstance(resident, Reason):
-        return streaming
-    if resident.kernel.symbols:
-        return combine(resident, "fit", streaming)
-    fits = resident.tiling({}, chip.vector_cores, chip.ub_bytes)["fit"] > 0
-    return resident if fits else streaming
-
-
-def _tiles(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:
     nest, empty = with_empty_axes(plain, {plain.axes[-1].name} if resident else set())
     axes = nest.axes
     cols = axes[-1] if axes else None
@@ -161,47 +66,6 @@ def _tiles(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedu
     return made
 
 
-def _values_reason(nest: Nest) -> Reason | None:
-    """Why some value of the nest has no instructions."""
-    for value in nest.values:
-        reason = None
-        if isinstance(value, Pointwise):
-            reason = isa.supports_op(value.op, nest.dtypes[value.args[-1]])
-        elif isinstance(value, Cast):
-            reason = isa.supports_cast(nest.dtypes[value.arg], value.dtype)
-        elif isinstance(value, Const):
-            reason = isa.supports_const(value.value, value.dtype)
-        elif isinstance(value, Reduce):
-            reason = isa.supports_reduce(value.combiner, nest.dtypes[value.args[0]])
-        elif isinstance(value, Iota) and value.strides:
-            reason = Reason("AF202", "no instructions for an index that varies")
-        if reason is not None:
-            return reason
-    return None
-
-
-def types_reason(program: Program) -> Reason | None:
-    """Why a value cannot be repeated along an axis: only 16 and 32 bit types can."""
-    for instr in program.instrs:
-        if instr.form in ("brcb", "expand") and program.bufs[instr.dst].cpp not in isa.REPEATABLE:
-            return Reason("AF202", f"no instruction repeats {program.bufs[instr.dst].cpp} values in UB")
-    return None
-
-
-def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
-    return ub.bytes_per_element(layout, program.scratch if layout == Layout.FULL else 0)
-
-
-def fixed_bytes(program: Program, ub: UbPlan, *, single: bool = False) -> int:
-    """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
-    ones = ub.bytes_per_element(Layout.ONE, single=single) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
-    return ones + (program.scratch * LANES + 512 if program.scratch else 0)
-
-
-def size_steps(nest: Nest) -> list[Let]:
-    return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]
-
-
 def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
     size: Tree = t.from_expr(cols.size) if cols else 1
     full, fixed = bytes_per(program, ub, Layout.FULL), fixed_bytes(program, ub)
@@ -212,7 +76,7 @@ def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> 
         Let("work", t.maximum(Var("total"), 1)),
         Let("room", t.rounddown(t.floordiv(spare, max(full, 1)), LANES)),
         Let(
-            "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), _BYTES_PER_CORE), 1))
+            "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), BYTES_PER_CORE), 1))
         ),
         Let("core_cols", t.roundup(t.ceildiv(Var("work"), Var("wanted")), LANES), field=True),
         Let("tile_cols", t.minimum(Var("room"), Var("core_cols")), field=True),
@@ -283,7 +147,7 @@ def _rows_steps(
             if resident
             else (Let("fit", Var("fit_double")),)
         ),
-        Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), _BYTES_PER_CORE)),
+        Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), BYTES_PER_CORE)),
         Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
         Let("unit", row_unit(program, access, (*outer, rows))),
         Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),

@@ -12,6 +12,10 @@ ONE_ROW = "one"
 """Name of the row axis of a nest that reduces its only axis."""
 
 
+LANES = 256
+"""Buffers hold a multiple of this many elements, so that every instruction may be rounded up to full repeats."""
+
+
 class Layout(Enum):
     """How a buffer is laid out. Capacities in elements are decided by the tiling."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Iota, Load, Nest, Store
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.tiling import Let
 
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
@@ -20,3 +22,8 @@ def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
 def size_text(nest: Nest, e: Expr) -> str:
     """C++ text of a size in the kernel: a number, or the tiling field that holds it."""
     return str(e) if isinstance(e, int) else f"t_.{symbolic_sizes(nest)[e]}"
+
+
+def size_steps(nest: Nest) -> list[Let]:
+    """The tiling steps of :func:`symbolic_sizes`."""
+    return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]

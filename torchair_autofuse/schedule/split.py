@@ -12,11 +12,13 @@ from dataclasses import replace
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Axis
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.pointwise import LANES, Schedule, bytes_per, fixed_bytes, size_steps
-from torchair_autofuse.schedule.program import ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
+from torchair_autofuse.schedule.schedule import Schedule
+from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.stream_select import StreamSelector
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
+from torchair_autofuse.schedule.variants import combine
 from torchair_autofuse.soc.chip import Chip
 
 PART_LANES = 2048
@@ -60,8 +62,6 @@ def results(program: Program) -> int:
 
 def with_split(plain: Schedule, chip: Chip) -> Schedule:
     """The streaming schedule, or its split variant, or both where the sizes decide."""
-    from torchair_autofuse.schedule.variants import combine
-
     made = split_schedule(plain, chip)
     if made is None:
         return plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torchair_autofuse.schedule.program import Buf, Instr, Layout, Program
+from torchair_autofuse.schedule.program import LANES, Buf, Instr, Layout, Program
 
 
 @dataclass(frozen=True)
@@ -198,3 +198,14 @@ def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr
         return False
     instr = instrs[late[0]]
     return instr.in_place and early[2] in instr.srcs and late[2] in (instr.dst, instr.work)
+
+
+def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
+    """Bytes that one element (row, column) of a tile costs, scratch included."""
+    return ub.bytes_per_element(layout, program.scratch if layout == Layout.FULL else 0)
+
+
+def fixed_bytes(program: Program, ub: UbPlan, *, single: bool = False) -> int:
+    """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
+    ones = ub.bytes_per_element(Layout.ONE, single=single) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
+    return ones + (program.scratch * LANES + 512 if program.scratch else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.pointwise import Schedule
+from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import Let, Op, Tree, Var
 
 

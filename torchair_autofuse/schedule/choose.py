@@ -1,0 +1,63 @@
+"""Which template a kernel gets, and where sizes decide: several, by tiling key."""
+
+from __future__ import annotations
+
+from torchair_autofuse.loop.ir import Kernel, Nest, Reduce
+from torchair_autofuse.loop.rewrite import canonical
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule.columns import column_schedule
+from torchair_autofuse.schedule.pointwise import tiles_schedule
+from torchair_autofuse.schedule.reasons import values_reason
+from torchair_autofuse.schedule.schedule import Schedule
+from torchair_autofuse.schedule.stream import stream_schedule
+from torchair_autofuse.schedule.variants import combine
+from torchair_autofuse.soc.chip import Chip
+
+
+def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
+    """The schedule of a single-nest kernel, or why there is none.
+
+    Without reductions: the pointwise template. Reductions over the innermost axis: the row-resident template, rows in
+    UB as a whole. Refuses with AF210 for what the templates do not cover and AF212 when even the smallest tile does
+    not fit in UB.
+    """
+    if len(kernel.nests) != 1:
+        return Reason("AF210", "kernels of several nests have no schedule yet")
+    plain = canonical(kernel).nests[0]
+    reason = values_reason(plain)
+    if reason is not None:
+        return reason
+    reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
+    if reduced:
+        return _reduction(kernel, plain, frozenset(reduced), chip)
+    return tiles_schedule(kernel, plain, chip, resident=False)
+
+
+def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+    """Rows in UB as a whole where they are known to fit, else passes over tiles."""
+    uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
+    if uneven is not None:
+        return Reason("AF210", "reductions over different axes have no schedule together")
+    cols = nest.axes[-1]
+    if reduced != {cols.name}:
+        streaming = stream_schedule(kernel, nest, reduced, chip)
+        if len(reduced) > 1 or cols.name in reduced or isinstance(streaming, Reason):
+            return streaming
+        return _resident_or(column_schedule(kernel, nest, reduced, chip), streaming, chip)
+    resident = tiles_schedule(kernel, nest, chip, resident=True)
+    if isinstance(resident, Reason):
+        return stream_schedule(kernel, nest, reduced, chip) if resident.code == "AF212" else resident
+    if isinstance(cols.size, int):
+        return resident
+    streaming = stream_schedule(kernel, nest, reduced, chip)
+    return streaming if isinstance(streaming, Reason) else combine(resident, "fit", streaming)
+
+
+def _resident_or(resident: Schedule | Reason, streaming: Schedule, chip: Chip) -> Schedule:
+    """The resident schedule where it is known to fit, both by ``fit`` where sizes decide, else the streaming one."""
+    if isinstance(resident, Reason):
+        return streaming
+    if resident.kernel.symbols:
+        return combine(resident, "fit", streaming)
+    fits = resident.tiling({}, chip.vector_cores, chip.ub_bytes)["fit"] > 0
+    return resident if fits else streaming

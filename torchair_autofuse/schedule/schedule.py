@@ -1,0 +1,54 @@
+"""What a schedule is: how one kernel runs on one architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchair_autofuse.loop.ir import Axis, Kernel, Nest
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.program import Program
+from torchair_autofuse.schedule.tiling import Let
+from torchair_autofuse.schedule.ub import UbPlan
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How one kernel runs on one architecture, total over all sizes: by itself, or by choice among ``variants``.
+
+    ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
+    ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
+    the tiling from the symbols, ``core_num`` and ``ub_bytes``. ``align``: the pitch of a row is a multiple of it.
+    ``empty``: axes that may have size 0 while outputs without them are stored; the nest's run once then.
+    """
+
+    template: str
+    npu_arch: int
+    kernel: Kernel
+    nest: Nest
+    outer: tuple[Axis, ...]
+    rows: Axis | None
+    cols: Axis | None
+    program: Program
+    plan: UbPlan
+    align: int
+    steps: tuple[Let, ...]
+    empty: tuple[Axis, ...] = ()
+    streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
+    variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
+    prefix: str = ""  # of the names of its tiling values, as one of several variants
+    tiling_key: int | str = 1
+    shared: bool = False  # several cores share a block of kept work and exchange results through workspace
+
+    def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
+        """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
+        return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
+
+    @property
+    def workspace_bytes(self) -> str:
+        """The tiling value, or number, of the workspace the kernel needs."""
+        return "workspace_bytes" if any(s.name == "workspace_bytes" for s in self.steps) else "0"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the values that the kernel reads from its tiling data, in order (int64 each)."""
+        return tuple(s.name for s in self.steps if s.field)
