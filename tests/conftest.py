@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in golden/ folders anew")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--update-golden"):  # golden files are written by one process
+        config.option.dist, config.option.tx = "no", []
+
+
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether the user asked for golden files to be written rather than compared."""
