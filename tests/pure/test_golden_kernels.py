@@ -66,6 +66,60 @@ nest n0 [a0: s0, a1: 12, a2: s1, a3: 64]
         f"  t{i}: f32 = {'max' if i % 2 else 'add'}({f't{i - 1}' if i > 1 else 'v0'}, v{i})\n" for i in range(1, 6)
     )
     + "  store y[a0] = t5\n",
+    "layer_norm": """
+kernel golden_layer_norm(in x: f16[128, 768], in residual: f16[128, 768], in gamma: f16[768], out y: f16[128, 768],
+  out rstd: f32[128])
+nest n0 [a0: 128, a1: 768]
+  v0: f16 = load x[768*a0 + a1]           # from Add_1
+  v1: f32 = cast(v0, rint)                # from Add_1
+  v2: f16 = load residual[768*a0 + a1]    # from Add_1
+  v3: f32 = cast(v2, rint)                # from Add_1
+  v4: f32 = add(v1, v3)                   # from Add_1
+  m, s: f32, f32 = reduce welford(v4) over (a1)  # from LayerNormV4_2
+  c0: f32 = const 768.0
+  v5: f32 = div(s, c0)                    # from LayerNormV4_2
+  c1: f32 = const 0.0009765625
+  v6: f32 = add(v5, c1)                   # from LayerNormV4_2
+  v7: f32 = rsqrt(v6)                     # from LayerNormV4_2
+  v8: f32 = sub(v4, m)                    # from LayerNormV4_2
+  v9: f32 = mul(v8, v7)                   # from LayerNormV4_2
+  v10: f16 = load gamma[a1]               # from LayerNormV4_2
+  v11: f32 = cast(v10, rint)              # from LayerNormV4_2
+  v12: f32 = mul(v9, v11)                 # from LayerNormV4_2
+  v13: f16 = cast(v12, rint)              # from LayerNormV4_2
+  store y[768*a0 + a1] = v13              # from LayerNormV4_2
+  store rstd[a0] = v7                     # from LayerNormV4_2
+""",
+    "softmax": """
+kernel golden_softmax(in x: f32[s0, s1], out y: f32[s0, s1]) where s0 = x.0, s1 = x.1
+nest n0 [a0: s0, a1: s1]
+  v0: f32 = load x[s1*a0 + a1]            # from SoftmaxV2_1
+  m, s: f32, f32 = reduce maxsumexp(v0) over (a1)  # from SoftmaxV2_1
+  v1: f32 = sub(v0, m)                    # from SoftmaxV2_1
+  v2: f32 = exp(v1)                       # from SoftmaxV2_1
+  v3: f32 = div(v2, s)                    # from SoftmaxV2_1
+  store y[s1*a0 + a1] = v3                # from SoftmaxV2_1
+""",
+    "columns": """
+kernel golden_columns(in x: bf16[8, 50, 320], out y: bf16[8, 320])
+nest n0 [a0: 8, a1: 50, a2: 320]
+  v0: bf16 = load x[16000*a0 + 320*a1 + a2]  # from ReduceMean_1
+  v1: f32 = cast(v0, rint)                # from ReduceMean_1
+  t: f32 = reduce sum(v1) over (a1)       # from ReduceMean_1
+  c0: f32 = const 50.0
+  v2: f32 = div(t, c0)                    # from ReduceMean_1
+  v3: bf16 = cast(v2, rint)               # from ReduceMean_1
+  store y[320*a0 + a2] = v3               # from ReduceMean_1
+""",
+    "split": """
+kernel golden_split(in x: f32[1048576], out y: f32[])
+nest n0 [a0: 1048576]
+  v0: f32 = load x[a0]                    # from LpNormV2_1
+  v1: f32 = mul(v0, v0)                   # from LpNormV2_1
+  t: f32 = reduce sum(v1) over (a0)       # from LpNormV2_1
+  v2: f32 = sqrt(t)                       # from LpNormV2_1
+  store y[0] = v2                         # from LpNormV2_1
+""",
 }
 
 
