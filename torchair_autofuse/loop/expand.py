@@ -13,13 +13,15 @@ import sympy
 from torchair_autofuse.dtypes import F32, I32
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Cast, Const, Iota, Nest, Pointwise, Reduce, Value, defined_names
-from torchair_autofuse.loop.rewrite import rename_values
+from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
 
 
 def expand_combiners(nest: Nest, combiners: Container[str] = ("welford", "maxsumexp")) -> Nest:
     """The nest with every welford as mean, then squared deviations, and every maxsumexp as max, then sum of exp.
 
-    welford(x): mean = sum(x) / n, m2 = sum((x - mean)^2): two passes over data in UB, the stable form.
+    welford(x): mean = sum(x) / n, d = x - mean, m2 = sum(d^2) - sum(d)^2 / n: two passes over the data. The second sum
+    takes out what the rounding of the mean adds, which is most of m2 where the spread is small (Chan, Golub, LeVeque:
+    Algorithms for computing the sample variance, 1983, eq. 1.7).
     maxsumexp(x): m = max(x), s = sum(exp(x - m)). Other combiners stay.
     """
     values: list[Value] = []
@@ -48,7 +50,7 @@ def expand_combiners(nest: Nest, combiners: Container[str] = ("welford", "maxsum
             ]
         else:
             values.append(v)
-    return share_values(replace(nest, values=tuple(values)))
+    return drop_dead_values(share_values(replace(nest, values=tuple(values))))
 
 
 def _welford(nest: Nest, v: Reduce, total: str, dev: str, fresh: object) -> list[Value]:
@@ -64,14 +66,23 @@ def _welford(nest: Nest, v: Reduce, total: str, dev: str, fresh: object) -> list
         whole = fresh(f"{mean}_size")
         size = expr.simplify(sympy.Max(size, 1))  # the mean of nothing is 0
         values += [Iota(whole, (), size, I32, v.origin), Cast(count, whole, F32, "rint", v.origin)]
-    square = fresh(f"{mean}_sq")
+    square, rest, off, extra, raw, above, zero = (
+        fresh(f"{mean}_{stem}") for stem in ("sq", "rest", "off", "extra", "raw", "above", "zero")
+    )
     return [
         *values,
         Reduce((total,), "sum", (x,), v.axes, (F32,), v.origin),
         Pointwise(mean, "div", (total, count), F32, v.origin),
         Pointwise(dev, "sub", (x, mean), F32, v.origin),
+        # the rounded mean is off by rest / n, which adds rest^2 / n to the squares
+        Reduce((rest,), "sum", (dev,), v.axes, (F32,), v.origin),
         Pointwise(square, "mul", (dev, dev), F32, v.origin),
-        Reduce((m2,), "sum", (square,), v.axes, (F32,), v.origin),
+        Reduce((raw,), "sum", (square,), v.axes, (F32,), v.origin),
+        Pointwise(off, "div", (rest, count), F32, v.origin),
+        Pointwise(extra, "mul", (rest, off), F32, v.origin),
+        Pointwise(above, "sub", (raw, extra), F32, v.origin),
+        Const(zero, 0.0, F32, v.origin),
+        Pointwise(m2, "max", (above, zero), F32, v.origin),
     ]
 
 

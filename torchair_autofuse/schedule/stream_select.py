@@ -72,8 +72,8 @@ class StreamSelector(Selector):
         last = max(self._level.values(), default=0)
         for store in self._nest.stores:
             over = self._streamed & {a for a, _ in store.strides}
-            if over and over != self._streamed:
-                raise Unstreamable(f"{store.param} varies over a part of the reduced axes")
+            if over and (over != self._streamed or self._store_layout(store) != Layout.FULL):
+                raise Unstreamable(f"{store.param} varies over reduced axes, but not over all axes of a tile")
         stores = [(s, self._store_layout(s)) for s in self._nest.stores]
         for level in range(last + 1):
             reductions = [v for v in self._nest.values if isinstance(v, Reduce) and self._level[v.args[0]] == level]
