@@ -19,6 +19,7 @@ from benchmarks import graphs
 from benchmarks.captured import ALL_PASSES, SMALLEST_SYMBOL, Case, case
 from torchair_autofuse.dtypes import BF16, F16, DType, from_numpy
 from torchair_autofuse.ge.graph import TensorRef
+from torchair_autofuse.generated import lower_group
 from torchair_autofuse.host import executor as executor_module
 from torchair_autofuse.host.executor import GraphExecutor
 from torchair_autofuse.host.ops.registry import OpCall, OpFunction
@@ -26,7 +27,7 @@ from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.build import Lowered
-from torchair_autofuse.pipeline import fuse, lower_group
+from torchair_autofuse.pipeline import fuse
 from torchair_autofuse.plan.recompute import Group
 
 Array = npt.NDArray[np.generic]

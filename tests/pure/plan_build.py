@@ -14,6 +14,7 @@ from ge_build import GraphBuilder
 from torchair_autofuse.dtypes import I32
 from torchair_autofuse.ge.graph import Graph, Node, constant
 from torchair_autofuse.ge.infer import infer
+from torchair_autofuse.generated import lower_group
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.interpret import interpret
@@ -24,7 +25,7 @@ from torchair_autofuse.lower.domain import data_positions
 from torchair_autofuse.lower.outputs import is_free_view
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse, lower_group
+from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse
 from torchair_autofuse.plan.greedy import Plan, plan
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.recompute import Group

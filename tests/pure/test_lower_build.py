@@ -354,7 +354,7 @@ def test_copies_are_computed_but_not_replaced() -> None:
     graph = graph_of(b)
     from plan_build import ALL
 
-    from torchair_autofuse.pipeline import lower_group
+    from torchair_autofuse.generated import lower_group
 
     nodes = (graph.by_name["y"], graph.by_name["a"])
     made = lower_group(graph, Group(nodes, frozenset(["y"])), ALL)

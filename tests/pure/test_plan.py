@@ -24,8 +24,8 @@ from plan_build import (
 from torchair_autofuse.dtypes import F16, F32, F64, I64
 from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.generated import lower_group
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.pipeline import lower_group
 from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context, pass_of
 from torchair_autofuse.plan.pieces import components, pieces, trim

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from plan_build import ALL, barrier, edges_of_groups, graph_of, groups, has_cycle, numbers, plan_of, run_nodes
 
 from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.generated import lower_group
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.lower.build import Lowered
-from torchair_autofuse.pipeline import lower_group
 
 Shape = tuple[int, ...]
 

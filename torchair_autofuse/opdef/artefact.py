@@ -31,7 +31,7 @@ from torchair_autofuse.opdef.store import BINARY, TEXT, load, to_bytes, to_textp
 from torchair_autofuse.soc.chip import Chip
 
 if TYPE_CHECKING:
-    from torchair_autofuse.pipeline import GeneratedOp
+    from torchair_autofuse.generated import GeneratedOp
 
 SOURCES = ("kernel.cpp", "tiling.h")
 """What a kernel is built from."""

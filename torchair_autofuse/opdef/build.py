@@ -21,7 +21,7 @@ from torchair_autofuse.schedule.tiling import to_cpp
 from torchair_autofuse.soc.chip import Chip
 
 if TYPE_CHECKING:
-    from torchair_autofuse.pipeline import GeneratedOp
+    from torchair_autofuse.generated import GeneratedOp
 
 F32_RTOL = 1e-5
 """f32 outputs of a kernel differ from the interpreter's by at most this times the largest finite magnitude."""

@@ -1,0 +1,107 @@
+"""What a graph costs before and after fusion: kernels, GM bytes, predicted time; the numbers of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchair_autofuse.ge.catalogue import gm_bytes, kernels, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.simplify import live
+from torchair_autofuse.generated import GeneratedOp, kernel_hints
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.ir import Load
+from torchair_autofuse.options import Options
+from torchair_autofuse.plan.cost import predicted_us
+from torchair_autofuse.report import FusedOp, FusionReport
+from torchair_autofuse.soc.chip import Chip
+
+
+def make_report(
+    original: Graph,
+    graph: Graph,
+    generated: Sequence[GeneratedOp],
+    refusals: Sequence[Any],
+    hints: Mapping[str, int],
+    options: Options,
+    target: Chip,
+    seconds: Mapping[str, float],
+) -> FusionReport:
+    """The report of a graph. ``graph``: simplified, before the ``generated`` ops replace their nodes.
+
+    Sizes of symbols are taken from ``hints``; a number that depends on a symbol without one is None.
+    """
+    alive = live(original.nodes)
+    before = [n for n in kernels(original) if n.name in alive]
+    inside = {n.name for made in generated for n in made.lowered.nodes}
+    left = [n for n in kernels(graph) if n.name not in inside] if generated else before
+    fused = [_fused_op(graph, made, hints, target) for made in generated]
+    return FusionReport(
+        graph_name=original.name,
+        kernels_before=len(before),
+        kernels_after=len(left) + len(fused),
+        gm_bytes_before=_total(gm_bytes(n, original, hints) for n in before),
+        gm_bytes_after=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes for f in fused)]),
+        gm_bytes_floor=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes_floor for f in fused)]),
+        predicted_us_before=_total(_node_us(n, original, hints, target) for n in before),
+        predicted_us_after=_total(
+            [*(_node_us(n, graph, hints, target) for n in left), *(f.predicted_us for f in fused)]
+        ),
+        fused=tuple(fused),
+        refused=tuple(refusals),
+        seconds=seconds,
+        soc=target.soc,
+        warnings=options.warnings,
+    )
+
+
+def _total(parts: Any) -> Any:
+    found = list(parts)
+    return None if any(p is None for p in found) else sum(found)
+
+
+def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -> float | None:
+    moved = gm_bytes(node, graph, hints)
+    written = _total(tensor_bytes(r, graph, hints) for r in node.outputs)
+    return None if moved is None or written is None else predicted_us(target, moved - written, written)
+
+
+def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
+    lowered, scheduled = made.lowered, made.schedule
+    loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
+    read = [(r, p.name) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
+    read_bytes = _total(tensor_bytes(r, graph, hints) for r, _ in read)
+    written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
+    floor = None if read_bytes is None or written is None else read_bytes + written
+    sizes = kernel_hints(made, graph, hints)
+    tiling = scheduled.tiling(sizes, target.vector_cores, target.ub_bytes)
+    moved = _total([written, *(_passes_bytes(graph, made, r, p, tiling, hints) for r, p in read)])
+    return FusedOp(
+        op_type=lowered.op_type,
+        nodes=tuple(n.name for n in lowered.nodes),
+        node_types=tuple(n.type for n in lowered.nodes),
+        template=scheduled.template,
+        ub_bytes=tiling["ub_used"],
+        gm_bytes=moved,
+        gm_bytes_floor=floor,
+        predicted_us=None if moved is None else predicted_us(target, moved - written, written),
+        inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
+        outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
+    )
+
+
+def _passes_bytes(
+    graph: Graph, made: GeneratedOp, ref: TensorRef, param: str, tiling: Mapping[str, int], hints: Mapping[str, int]
+) -> int | None:
+    """Bytes of an input times the number of loops and index maps it is read in, at the example sizes."""
+    scheduled = made.schedule
+    if scheduled.variants:
+        scheduled = scheduled.variants[tiling["tiling_key"] - 1]
+    size = tensor_bytes(ref, graph, hints)
+    return None if size is None else size * sum(x.param == param for x in scheduled.program.loads)
+
+
+def _tensor_text(graph: Graph, ref: TensorRef) -> str:
+    info = graph.info(ref)
+    assert info.shape is not None
+    return f"{info.dtype}[{','.join(expr.to_str(d) for d in info.shape)}]"
