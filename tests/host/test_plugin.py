@@ -151,7 +151,7 @@ def _break(plugin: Any, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes a stage fail; "normalize" and "listener" do when the graph has been swapped already."""
     import torchair._ge_concrete_graph.fx2ge_converter as converter
 
-    from torchair_autofuse import pipeline
+    from torchair_autofuse import generated, pipeline
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise KeyError("planted")
@@ -159,7 +159,7 @@ def _break(plugin: Any, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "fuse":
         monkeypatch.setattr(pipeline, "fuse", fail)
     elif where == "generate":
-        monkeypatch.setattr(pipeline, "generate", fail)
+        monkeypatch.setattr(generated, "generate", fail)
     elif where == "build":
         monkeypatch.setattr(kernels, "build_many", fail)
         kernels.clear()
