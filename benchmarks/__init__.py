@@ -12,6 +12,7 @@ MEASURES: dict[str, str] = {
     "small": "benchmarks.small_cases",
     "values": "benchmarks.values",
     "twin": "benchmarks.twin_profile",
+    "reductions": "benchmarks.reductions",
     "seconds": "benchmarks.seconds",
     "inductor": "benchmarks.inductor",
     "determinism": "benchmarks.determinism",

@@ -65,16 +65,22 @@ def runs(settings: Settings) -> Iterator[HostRun | Failure]:
 
 
 @cache
-def _run_or_failure(model: Model, dtype: Any, dynamic: bool) -> HostRun | Failure:
+def _run_or_failure(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> HostRun | Failure:
     try:
         with _one_thread():
-            return run(model, dtype, dynamic)
+            return run(model, dtype, dynamic, repeats)
     except Exception as error:  # one model must not take the others with it
         label = f"{model.name} {str(dtype).removeprefix('torch.')}{' dynamic' if dynamic else ''}"
         return Failure(label, f"{type(error).__name__}: {error}".splitlines()[0][:200])
 
 
-def run(model: Model, dtype: Any, dynamic: bool) -> HostRun:
+def run_or_failure(model: Model, dtype: Any, *, timed: bool = True) -> HostRun | Failure:
+    """One static run of a model of another measure. Without ``timed`` the seconds are of a single call."""
+    _require()
+    return _run_or_failure(model, dtype, False, _REPEATS if timed else 1)
+
+
+def run(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> HostRun:
     """Compiles and runs one model; a dynamic one is compiled for one number of rows and measured at another."""
     from torchair_autofuse.host import kernels
 
@@ -84,23 +90,25 @@ def run(model: Model, dtype: Any, dynamic: bool) -> HostRun:
     kernels.clear()
     torchair_autofuse.enable(FLAGS)
     try:
-        fused, seconds = _compiled(model, warm_up, inputs, dynamic)
+        fused, seconds = _compiled(model, warm_up, inputs, dynamic, repeats)
         (report,) = torchair_autofuse.reports()
         profiles = dict(kernels.profiles())
         torchair_autofuse.disable()
-        unfused, unfused_seconds = _compiled(model, warm_up, inputs, dynamic)
+        unfused, unfused_seconds = _compiled(model, warm_up, inputs, dynamic, repeats)
     finally:
         torchair_autofuse.disable()
     eager = _list(model.function(*inputs))
     doubles = tuple(t.double() if t.is_floating_point() else t for t in inputs)
     exact = _list(model.function(*doubles))
-    eager_seconds = _least(lambda: model.function(*inputs))
+    eager_seconds = _least(lambda: model.function(*inputs), repeats)
     return HostRun(
         model, dtype, dynamic, fused, unfused, eager, exact, report, profiles, seconds, unfused_seconds, eager_seconds
     )  # fmt: skip
 
 
-def _compiled(model: Model, warm_up: Sequence[Any], inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], float]:
+def _compiled(
+    model: Model, warm_up: Sequence[Any], inputs: Sequence[Any], dynamic: bool, repeats: int
+) -> tuple[list[Any], float]:
     import torch
     import torchair
 
@@ -109,12 +117,12 @@ def _compiled(model: Model, warm_up: Sequence[Any], inputs: Sequence[Any], dynam
     compiled = torch.compile(model.function, backend=backend, dynamic=dynamic, fullgraph=True)
     compiled(*warm_up)
     outputs = _list(compiled(*inputs))
-    return outputs, _least(lambda: compiled(*inputs))
+    return outputs, _least(lambda: compiled(*inputs), repeats)
 
 
-def _least(call: Any) -> float:
+def _least(call: Any, repeats: int) -> float:
     least = float("inf")
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
         call()
         least = min(least, time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Reductions from torch.compile to kernels on the twin: norms, softmax, losses, sums over any axes; values and counts."""
+"""Reductions from torch.compile to kernels on the twin: norms, softmax, losses, sums; values and kernel counts."""
 
 from __future__ import annotations
 
