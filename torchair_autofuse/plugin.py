@@ -22,6 +22,8 @@ from torchair_autofuse.options import Options, read_options
 from torchair_autofuse.options.read import PASSES_WITHOUT_SWITCH, switched_off
 from torchair_autofuse.report import FusionReport
 
+_NPUGRAPH_EX = "npugraph_ex.npu_fx_compiler"  # the backend that stays in FX, a package of its own in torch_npu
+
 _forced: Options | None = None
 _reports: list[FusionReport] = []
 _listeners: list[Callable[[Any], None]] = []
@@ -99,8 +101,9 @@ def on_fused(listener: Callable[[Any], None]) -> None:
 
 
 def install() -> None:
-    """Arranges for TorchAir to be patched as soon as it is imported; a second call does nothing."""
+    """Arranges for TorchAir to be patched as soon as it is imported; a second call changes nothing."""
     loader.on_torchair_import(_patch)
+    loader.on_import(_NPUGRAPH_EX, _patch_npugraph_ex)
 
 
 # ---- patching -----------------------------------------------------------------------------------------------------
@@ -122,6 +125,15 @@ def _patch() -> None:
     _wrap_optimize(converter)
     _wrap_compiler(compiler)
     _wrap_cache_key(_cache_compiler)
+
+
+def _patch_npugraph_ex() -> None:
+    """That backend builds no GE graph: whoever uses it with fusion on is told so."""
+    compiler = sys.modules[_NPUGRAPH_EX]
+    if callable(getattr(getattr(compiler, "_NpuFxCompiler", None), "_gen_compiled_gm", None)):
+        _wrap_compiler(compiler)
+    else:
+        _warn(Reason("AF302", f"{_NPUGRAPH_EX}._NpuFxCompiler._gen_compiled_gm is gone; that backend fuses nothing"))
 
 
 def _drift(converter: Any, compiler: Any, cache_compiler: Any) -> str:
@@ -166,7 +178,10 @@ def _wrap_compiler(compiler: Any) -> None:
 
     @functools.wraps(original)
     def _gen_compiled_gm(self: Any, *args: Any, **kwargs: Any) -> Any:
-        mode = getattr(getattr(getattr(self, "config", None), "mode", None), "value", "max-autotune")
+        config = getattr(self, "config", None)
+        mode = getattr(getattr(config, "mode", None), "value", "max-autotune")
+        if compiler.__name__ == _NPUGRAPH_EX:
+            mode = "npugraph_ex"
         if mode != "max-autotune" and active_options().enabled:
             _warn(Reason("AF303", f"mode {mode!r} builds no GE graph: nothing is fused; use the default mode"))
         return original(self, *args, **kwargs)

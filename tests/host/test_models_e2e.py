@@ -187,6 +187,20 @@ def test_dynamic_sizes_that_turn_out_small(plugin: Any) -> None:
     check(run(plugin, model, *((data(m, n), data(n)) for m, n in sizes), dynamic=True))
 
 
+@pytest.mark.parametrize("sizes", [[(129, 1025)], [(2, 9), (1000, 33), (3, 9001)]], ids=["static", "dynamic"])
+def test_many_tiles_and_cores(plugin: Any, sizes: list[tuple[int, int]]) -> None:
+    def model(x: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> Any:
+        return (
+            torch.relu(x * row + column), torch.softmax(x, -1), F.layer_norm(x, x.shape[-1:]), x.sum(0),
+            (x * row).mean(-1), x[None].expand(2, -1, -1) + column,
+        )  # fmt: skip
+
+    inputs = [(data(m, n), data(n), data(m, 1)) for m, n in sizes]
+    runs = run(plugin, model, *inputs, dynamic=len(sizes) > 1)
+    check(runs)
+    assert len(runs.reports) == 1
+
+
 def test_inputs_that_are_views(plugin: Any) -> None:
     def step(x: torch.Tensor) -> Any:
         return torch.relu(x * 2 + 1), torch.softmax(x, -1)

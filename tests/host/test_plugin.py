@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -296,13 +297,14 @@ def test_installed_twice_is_wrapped_once(plugin: Any) -> None:
     assert not any(hasattr(m.__wrapped__, "_autofuse") for m in before)
 
 
-def test_a_mode_without_a_graph(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", ["reduce-overhead", "npugraph_ex"])
+def test_a_mode_without_a_graph(plugin: Any, mode: str) -> None:
     def run() -> None:
         torch._dynamo.reset()
         import torchair
 
         config = torchair.CompilerConfig()
-        config.mode = "reduce-overhead"
+        config.mode = mode
         with pytest.raises(Exception):  # noqa: B017  on the host this mode cannot run, whatever TorchAir says of it
             torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))(*ones())
 
@@ -313,8 +315,33 @@ def test_a_mode_without_a_graph(plugin: Any, monkeypatch: pytest.MonkeyPatch) ->
         plugin.enable(ON)
         run()
         run()
-    assert codes(found) == ["AF303"] and "reduce-overhead" in str([str(w.message) for w in found])
+    assert codes(found) == ["AF303"] and mode in str([str(w.message) for w in found])
     assert plugin.reports() == []
+
+
+@pytest.mark.parametrize("method, code", [("_gen_compiled_gm", "AF303"), ("renamed", "AF302")])
+def test_the_backend_without_a_graph(
+    plugin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, code: str
+) -> None:
+    """A package of its own in torch_npu, which only an NPU can import: a stand-in with its names."""
+    package = tmp_path / "npugraph_ex"
+    package.mkdir()
+    (package / "__init__.py").write_text("from npugraph_ex.npu_fx_compiler import _NpuFxCompiler\n")
+    (package / "npu_fx_compiler.py").write_text(
+        f"class _NpuFxCompiler:\n    def {method}(self, gm, inputs):\n        return gm, inputs\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugin.install()
+    plugin.enable(ON)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        import npugraph_ex
+
+        compiler = npugraph_ex._NpuFxCompiler()
+        assert getattr(compiler, method)(1, 2) == getattr(compiler, method)(1, 2) == (1, 2)
+    for name in [n for n in sys.modules if n.partition(".")[0] == "npugraph_ex"]:
+        del sys.modules[name]
+    assert codes(found) == [code] and "npugraph_ex" in str(found[-1].message)
 
 
 def test_with_cann_the_graph_is_left_alone(plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,15 @@ def on_torchair_import(callback: Callable[[], None]) -> None:
         _callbacks.append(callback)
 
 
+def on_import(module: str, callback: Callable[[], None]) -> None:
+    """Calls ``callback`` once, after the import of ``module`` is complete; at once if it already is. As for TorchAir,
+    an exception from it becomes a warning."""
+    if _imported(module):
+        _call(callback)
+    else:
+        _watching.setdefault(module, []).append(callback)
+
+
 def install() -> None:
     """Called by ``import torchair_autofuse``, before torch is imported. A second call does nothing.
 
@@ -104,6 +113,7 @@ def install() -> None:
 
 
 _callbacks: list[Callable[[], None]] = []
+_watching: dict[str, list[Callable[[], None]]] = {}
 
 
 def _imported(name: str) -> bool:
@@ -126,6 +136,11 @@ def _call(callback: Callable[[], None]) -> None:
 def _call_all() -> None:
     while _callbacks:
         _call(_callbacks.pop(0))
+
+
+def _call_watching(module: str) -> None:
+    for callback in _watching.pop(module, ()):
+        _call(callback)
 
 
 def _patch_host() -> None:
@@ -184,6 +199,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in _watching:
+            return self._watched(fullname, path, target, lambda: _call_watching(fullname))
         if self._folder is None:
             return self._watched(fullname, path, target, _call_all) if fullname in _FRONT_ENDS else None
         if fullname == "torch" and "torch._C" in sys.modules:
