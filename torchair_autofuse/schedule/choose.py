@@ -17,9 +17,10 @@ from torchair_autofuse.soc.chip import Chip
 def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """The schedule of a single-nest kernel, or why there is none.
 
-    Without reductions: the pointwise template. Reductions over the innermost axis: the row-resident template, rows in
-    UB as a whole. Refuses with AF210 for what the templates do not cover and AF212 when even the smallest tile does
-    not fit in UB.
+    Without reductions: tiles of any part of the elements. With: whole rows (or columns, where an axis further out is
+    reduced) in UB as far as they fit, else passes over tiles, shared by several cores where that pays. What sizes
+    decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210 for what no template
+    covers, and AF212 when even the smallest tile does not fit in UB.
     """
     if len(kernel.nests) != 1:
         return Reason("AF210", "kernels of several nests have no schedule yet")
