@@ -8,7 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kernel_runner import runner, scheduled
+from reduction_kernels import reduction_kernels
 
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.messages import Reason
@@ -376,3 +379,18 @@ nest n0 [a0: 8, a1: 9]
   store y[a0] = i
 """)
     assert isinstance(found, Reason) and found.code == "AF202" and "argmax" in found.text
+
+
+# ---- random kernels -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(reduction_kernels(), st.booleans())
+def test_random(kernel, special):
+    made, sizes = kernel
+    found = scheduled(made)
+    if isinstance(found, Reason):
+        assert found.code == "AF210", found
+        return
+    for seed, size in enumerate(sizes):
+        runner(made).check(size, seed=seed, special=special, f32_rtol=1e-4)  # the interpreter multiplies in a row
