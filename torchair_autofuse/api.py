@@ -34,4 +34,4 @@ def fuse_model_def(
         for index, dims in (symbols or {}).items()
     }
     context = FusionContext(data_shapes=shapes, ref_outputs=dict(ref_outputs or {}))
-    return fuse(model_def, context, chosen.replace(enabled=True))
+    return fuse(model_def, context, chosen.switched_on())

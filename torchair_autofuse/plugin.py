@@ -19,7 +19,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options, read_options
-from torchair_autofuse.options.read import PASSES_WITHOUT_SWITCH, switched_off
+from torchair_autofuse.options.read import switched_off
 from torchair_autofuse.report import FusionReport
 
 _NPUGRAPH_EX = "npugraph_ex.npu_fx_compiler"  # the backend that stays in FX, a package of its own in torch_npu
@@ -62,10 +62,8 @@ def enable(
         options = flags
     else:
         options = read_options() if flags is None else Options.from_flags(flags)
-        # the call itself is the switch that such a text lacks
-        options = options.replace(warnings=tuple(w for w in options.warnings if w != PASSES_WITHOUT_SWITCH))
     given = {"precision": precision, "soc": soc, "planner": planner, "max_fusions": max_fusions}
-    _forced = options.replace(enabled=True, **{k: v for k, v in given.items() if v is not None})
+    _forced = options.switched_on().replace(**{k: v for k, v in given.items() if v is not None})
     loader.set_soc(_forced.soc)
     for reason in _forced.warnings:
         _warn(reason)

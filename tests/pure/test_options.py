@@ -300,6 +300,11 @@ def test_the_variable_that_turns_fusion_off(text: str, on: bool) -> None:
     assert read(ON, GF_AUTOFUSION_DISABLE=text).enabled is on
 
 
+def test_a_caller_that_is_the_switch_itself() -> None:
+    options = read("--autofuse_enable_pass=reduce;--qqq=1").switched_on()
+    assert options.enabled and options.passes == {"reduce"} and codes(options) == ["AF101"]
+
+
 def test_warnings_do_not_make_options_differ() -> None:
     assert Options(warnings=(Reason("AF101", "x"),)) == Options()
     assert hash(Options(warnings=(Reason("AF101", "x"),))) == hash(Options())

@@ -144,6 +144,13 @@ class Options:
                 raise ValueError(f"Options has no field {name!r}{suggestion(name, known)}")
         return dataclasses.replace(self, **changes)
 
+    def switched_on(self) -> Options:
+        """A copy with fusion on, for a caller that is the switch itself: a warning that the flags lack it is gone."""
+        from torchair_autofuse.options.read import PASSES_WITHOUT_SWITCH
+
+        kept = tuple(w for w in self.warnings if w != PASSES_WITHOUT_SWITCH)
+        return dataclasses.replace(self, enabled=True, warnings=kept)
+
     def cache_root(self) -> str:
         """The cache folder in use: ``cache_dir`` if given, else the default."""
         return self.cache_dir or default_cache_dir()
