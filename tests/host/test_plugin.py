@@ -89,6 +89,8 @@ def test_the_custom_node(plugin: Any, graphs: list[Any]) -> None:
     (desc,) = node.output_desc
     assert desc.dtype == 1 and list(desc.shape.dim) == [-1, -1]
     assert desc.layout == "ND" and all(d.layout == "ND" for d in node.input_desc)
+    assert list(desc.attr["origin_shape"].list.i) == [-1, -1] and desc.attr["origin_shape_initialized"].b
+    assert desc.attr["_fx_tensor_name"].s.decode().endswith(".OUTPUT.0")  # for messages that name the model's line
     assert node.attr["_autofuse_nodes"].s.decode().split() == list(report.fused[0].nodes)
     rule = json.loads(node.attr["_inference_rule"].s)
     assert rule["dtype"] == [0] and rule["shape"]["outputs"] == [rule["shape"]["inputs"][0]]

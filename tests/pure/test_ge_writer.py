@@ -70,6 +70,10 @@ def test_a_cluster_becomes_one_node() -> None:
         ("c", 1, [-1, 4], "ND"),
         ("d", 27, [-1, 4], "ND"),
     ]
+    attr = op.output_desc[1].attr
+    assert list(attr["origin_shape"].list.i) == [-1, 4] and attr["origin_shape_initialized"].b
+    assert (attr["origin_format"].s, attr["origin_data_type"].s) == (b"ND", b"DT_BF16")
+    assert (attr["format_for_int"].i, attr["origin_format_for_int"].i) == (2, 2)
     assert list(ops["relu"].input) == ["fused:1"]
     assert list(ops["NetOutput"].input) == ["fused:0", "relu:0"]
     node = read(written).by_name["fused"]

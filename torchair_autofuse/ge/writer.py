@@ -18,6 +18,7 @@ from torchair_autofuse.ge.reader import parse, read
 from torchair_autofuse.loop.expr import Expr
 
 _BOOL_SCOPE = frozenset(("_op_exec_never_timeout", "_enable_inner_parallel"))
+_ND = 2  # FORMAT_ND
 _REQUIRED = 0  # the kind of an input or output in _ir_inputs_value and _ir_outputs_value
 _LIST_TYPES: tuple[tuple[type, str, int], ...] = ((bool, "b", 4), (int, "i", 2), (float, "f", 3), (str, "s", 1))
 
@@ -122,9 +123,10 @@ def _fused_op(r: FusedNode, graph: Graph, moved: Mapping[TensorRef, TensorRef], 
         if info.dtype is None or info.shape is None:
             raise ValueError(f"fused node {r.name!r}: dtype or shape of its input {ref} is unknown")
         op.input.append(str(moved.get(ref, ref)))
-        _describe(op.input_desc.add(), name, info.dtype, info.shape)
-    for name, dtype, shape in zip(r.output_param_names, r.output_dtypes, r.output_shapes):
-        _describe(op.output_desc.add(), name, dtype, shape)
+        _describe(op.input_desc.add(), name, info.dtype, info.shape, _fx_name(graph, ref))
+    outputs = zip(r.output_param_names, r.output_dtypes, r.output_shapes, r.outputs)
+    for name, dtype, shape, ref in outputs:
+        _describe(op.output_desc.add(), name, dtype, shape, _fx_name(graph, ref))
     removed = [n for n in graph.nodes if n.name in r.removed]
     controls = [owner.get(c, c) for n in removed for c in n.controls if c not in r.removed]
     op.input.extend(f"{c}:-1" for c in dict.fromkeys(controls))
@@ -150,12 +152,30 @@ def _name_attrs(r: FusedNode) -> list[tuple[str, AttrValue]]:
     ]
 
 
-def _describe(desc: Any, name: str, dtype: DType, shape: Sequence[Expr]) -> None:
+def _fx_name(graph: Graph, ref: TensorRef) -> str:
+    """TorchAir's name of a tensor in the user's model, "" if it gave none."""
+    node = graph.by_name.get(ref.node)
+    return f"{node.origin}.OUTPUT.{ref.index}" if node is not None and node.origin else ""
+
+
+def _describe(desc: Any, name: str, dtype: DType, shape: Sequence[Expr], fx_name: str) -> None:
+    """Shape, dtype and format, and the same as "origin", or GE would take them for unknown; symbolic dims are -1."""
     desc.name = name
     desc.dtype = dtype.ge_proto
     desc.layout = "ND"
     desc.shape.SetInParent()
-    desc.shape.dim.extend(d if isinstance(d, int) else -1 for d in shape)
+    dims = [d if isinstance(d, int) else -1 for d in shape]
+    desc.shape.dim.extend(dims)
+    for key, value in (
+        ("format_for_int", _ND),
+        ("origin_format", "ND"),
+        ("origin_format_for_int", _ND),
+        ("origin_shape", dims),
+        ("origin_shape_initialized", True),
+        ("origin_data_type", ge_ir().DataType.Name(dtype.ge_proto)),
+        *((("_fx_tensor_name", fx_name),) if fx_name else ()),
+    ):
+        encode_attr(desc.attr[key], value)
 
 
 def encode_attr(attr: Any, value: AttrValue) -> None:
