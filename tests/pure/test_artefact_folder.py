@@ -172,6 +172,12 @@ def test_read_refuses_a_definition_that_breaks_a_rule(made, folder, tmp_path):
         read(tmp_path, made.op_type)
 
 
+def test_a_file_in_place_of_the_cache_folder(made, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(opdef.ArtefactError, match=r"cannot be made .*set TORCHAIR_AUTOFUSE_CACHE_DIR to a folder"):
+        write(tmp_path / "file", made, chip())
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX files")
 @pytest.mark.parametrize("part", [".", "ops", "ops/{op_type}"])
 def test_world_writable_folders_are_refused(made, folder, tmp_path, part):

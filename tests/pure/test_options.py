@@ -351,6 +351,8 @@ def test_digest_and_warnings_do_not_depend_on_hash_order() -> None:
 def test_cache_folder() -> None:
     assert "torchair_autofuse" in default_cache_dir()
     assert Options().cache_root() == default_cache_dir() and Options(cache_dir="/c").cache_root() == "/c"
+    assert Options(cache_dir="c").cache_root() == str(pathlib.Path.cwd() / "c")
+    assert Options(cache_dir="~/c").cache_root() == str(pathlib.Path.home() / "c")
 
 
 def test_what_no_variable_can_carry() -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from twin_support import HEAD, TILING_H, launch
 
+from torchair_autofuse.loop.verify import VerifyError
+from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
 from torchair_autofuse.twin import build as build_module
 from torchair_autofuse.twin.build import BuildJob, build, build_job, build_many
-from torchair_autofuse.twin.errors import KernelBuildError, NoCompiler
+from torchair_autofuse.twin.errors import KernelBuildError, NoCompiler, TwinViolation
 from torchair_autofuse.twin.launcher import load
 
 BODY = """
@@ -86,6 +88,29 @@ def test_what_the_chip_has_compiles(arch):
     so = build(kernel(ACCEPTED[arch]), "k", npu_arch=arch)
     assert load(so).arch == arch and load(so).params == 4
     assert load(so).uses_sync_all == ("SyncAll" in ACCEPTED[arch])
+
+
+@pytest.mark.parametrize("damaged", ["kernels/*.so", "runtime/*/libtwin_rt.so"])
+def test_a_damaged_library_is_built_anew(tmp_path, damaged):
+    """In a process of its own: this one has the runtime loaded already."""
+    job = BuildJob(kernel("Add(f, f, f, 8);"), "k")
+    built = build_job(job, tmp_path)
+    (path,) = (tmp_path / "twin").glob(damaged)
+    path.write_bytes(path.read_bytes()[:100])
+    script = f"""
+from pathlib import Path
+from torchair_autofuse.twin.build import BuildJob
+from torchair_autofuse.twin.launcher import open_built
+print(open_built(BuildJob({dict(job.files)!r}, "k"), Path({str(built)!r}), Path({str(tmp_path)!r})).arch)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2201\n", "")
+
+
+def test_errors_can_be_made_of_one_text():
+    """TorchAir raises what leaves a compile again as type(error)(text)."""
+    for kind in (KernelBuildError, NoCompiler, TwinViolation, OpDefError, ArtefactError, VerifyError):
+        assert "AF000: text" in str(kind("AF000: text"))
 
 
 def test_cache_hits_and_keys(tmp_path, monkeypatch):

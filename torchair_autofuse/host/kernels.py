@@ -17,7 +17,7 @@ from torchair_autofuse.opdef.definition import Definition, Launch
 from torchair_autofuse.options import read_options
 from torchair_autofuse.twin.build import BuildJob, build_many
 from torchair_autofuse.twin.errors import KernelBuildError, TwinViolation
-from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile
+from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile, open_built
 
 _Shapes = tuple[tuple[int, ...], ...]
 
@@ -158,10 +158,10 @@ def _load(op_types: Sequence[str], folder: Path) -> list[HostKernel]:
     missing = [(k, s) for k, s in zip(keys, stored) if k not in _loaded]
     made = [Definition.of(s.op) for _, s in missing]
     jobs = [BuildJob(s.sources, d.entry, d.schedule.npu_arch) for d, (_, s) in zip(made, missing)]
-    for definition, (key, s), built in zip(made, missing, build_many(jobs, cache_root=folder)):
+    for definition, (key, s), job, built in zip(made, missing, jobs, build_many(jobs, cache_root=folder)):
         if isinstance(built, KernelBuildError):
             raise KernelBuildError(f"{s.op.op_type} in {s.folder}: its kernel did not build", built.errors) from built
-        _loaded[key] = HostKernel(definition, s.folder, TwinKernel(built))
+        _loaded[key] = HostKernel(definition, s.folder, open_built(job, built, folder))
     return [_loaded[k] for k in keys]
 
 

@@ -21,8 +21,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 class VerifyError(ValueError):
     """A kernel that breaks a rule: ``where`` (kernel, nest and node) and ``problem``."""
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"{where}: {problem}")
+    def __init__(self, where: str, problem: str = "") -> None:
+        # TorchAir raises what leaves a compile again as type(error)(text)
+        super().__init__(f"{where}: {problem}" if problem else where)
         self.where, self.problem = where, problem
 
 

@@ -143,7 +143,11 @@ def _safe_folder(root: Path, name: str) -> Path:
     folder = root / name
     for part in (root, folder):
         if not part.is_dir():
-            part.mkdir(mode=_MODE, parents=True, exist_ok=True)
+            try:
+                part.mkdir(mode=_MODE, parents=True, exist_ok=True)
+            except OSError as error:
+                text = f"{part} cannot be made ({error.strerror}): set TORCHAIR_AUTOFUSE_CACHE_DIR to a folder"
+                raise ArtefactError(f"{text} that you can write to") from error
         _check_mode(part)
     return folder
 

@@ -18,9 +18,9 @@ from torchair_autofuse.opdef.definition import Definition, Launch
 from torchair_autofuse.opdef.errors import OpDefError
 from torchair_autofuse.opdef.inputs import random_inputs
 from torchair_autofuse.opdef.store import load
-from torchair_autofuse.twin.build import build
+from torchair_autofuse.twin.build import BuildJob, build_job
 from torchair_autofuse.twin.errors import TwinError, TwinViolation
-from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile
+from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile, open_built
 
 Array = npt.NDArray[Any]
 OK, WRONG, USAGE, RULE, BUILD = 0, 1, 2, 3, 4
@@ -92,7 +92,8 @@ def build_folder(made: Definition, folder: Path) -> TwinKernel:
     """The kernel of the folder's sources as they are now. Raises TwinError (AF404, AF405)."""
     headers = {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.h"))}
     sources = {"kernel.cpp": (folder / "kernel.cpp").read_text(encoding="utf-8"), **headers}
-    return TwinKernel(build(sources, made.entry, npu_arch=made.schedule.npu_arch))
+    job = BuildJob(sources, made.entry, made.schedule.npu_arch)
+    return open_built(job, build_job(job))
 
 
 def run(

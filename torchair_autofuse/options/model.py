@@ -152,8 +152,8 @@ class Options:
         return dataclasses.replace(self, enabled=True, warnings=kept)
 
     def cache_root(self) -> str:
-        """The cache folder in use: ``cache_dir`` if given, else the default."""
-        return self.cache_dir or default_cache_dir()
+        """The cache folder in use, absolute: ``cache_dir`` if given, else the default."""
+        return os.path.abspath(os.path.expanduser(self.cache_dir or default_cache_dir()))
 
     def digest(self) -> str:
         """16 hex digits over the fields that change the rewritten graph or its kernels; the same in every process."""

@@ -114,6 +114,13 @@ def build_job(job: BuildJob, cache_root: Path | None = None) -> Path:
     return _once(target, lambda work: _compile_kernel(job, toolchain, runtime, header, work))
 
 
+def discard(built: Path) -> None:
+    """Removes a kernel that cannot be loaded and the runtimes beside it, so that the next build makes them anew."""
+    built.unlink(missing_ok=True)
+    for runtime in built.parent.parent.glob("runtime/*/libtwin_rt.so"):
+        runtime.unlink(missing_ok=True)
+
+
 def build_many(
     jobs: Iterable[BuildJob], *, cache_root: Path | None = None, workers: int | None = None
 ) -> list[Path | KernelBuildError]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .build import BuildJob, build_job, discard
 from .errors import TwinViolation
 
 KINDS = {"in": 0, "out": 1, "workspace": 2}
@@ -182,6 +183,18 @@ class TwinKernel:
             if number.isdigit() and "twin/" not in name and "twin_wrapper_" not in name and not name.startswith("?"):
                 return f"{Path(name).name}:{number}"
         return None
+
+
+def open_built(job: BuildJob, built: Path, cache_root: Path | None = None) -> TwinKernel:
+    """The kernel of ``job`` in its library ``built``, which is built anew if it is damaged (a full disk, a power cut).
+
+    Raises KernelBuildError, and OSError when what was just built cannot be loaded either.
+    """
+    try:
+        return TwinKernel(built)
+    except OSError:
+        discard(built)
+        return TwinKernel(build_job(job, cache_root))
 
 
 _LOADED: dict[str, TwinKernel] = {}

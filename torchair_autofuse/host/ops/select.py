@@ -31,8 +31,9 @@ def _select(call: OpCall) -> Tensor:
 def _masked_fill(call: OpCall) -> Tensor:
     x, mask, value = call.tensor(0), call.tensor(1), call.tensor(2)
     common_dtype(call, (mask,), BOOL)
-    common_dtype(call, (x, value), NUMBER | BOOL)
-    return torch.where(mask, one_element(value, "value"), x)
+    common_dtype(call, (x,), NUMBER | BOOL)
+    # TorchAir passes a value of another dtype as it is (logsumexp of halves): it counts as one of x's
+    return torch.where(mask, one_element(value, "value").to(x.dtype), x)
 
 
 @op("DropOutDoMask")
