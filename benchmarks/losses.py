@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -47,12 +46,6 @@ def losses(graph: Graph, bound: Bound, report: FusionReport) -> list[Loss]:
             code, reason = (why.code, why.reason) if why is not None else (UNEXPLAINED, "no refusal in the report")
             found.append(Loss(producer, consumer, *types, code, reason))
     return found
-
-
-def by_code(found: Iterable[Loss]) -> list[tuple[str, int]]:
-    """(code, count), most frequent first."""
-    counts = Counter(loss.code for loss in found)
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _index(refused: Iterable[Refusal]) -> tuple[dict[frozenset[str], Refusal], dict[str, Refusal]]:

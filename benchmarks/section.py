@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-Cell = "str | int | float | bool | None"
-
 
 @dataclass(frozen=True)
 class Settings:

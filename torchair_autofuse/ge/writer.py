@@ -45,9 +45,6 @@ class FusedNode:
     scope: tuple[tuple[str, str], ...] = ()
 
 
-ClusterReplacement = FusedNode
-
-
 def write(model_def: Any, graph: Graph, replacements: Sequence[FusedNode] = ()) -> Any:
     """A new ModelDef: ``model_def`` (message or bytes) with the nodes of ``graph`` only, rewired, clusters replaced.
 
