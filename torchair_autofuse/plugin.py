@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchair_autofuse.host import loader
+from torchair_autofuse.host.untraced import untraced
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.messages import Reason
@@ -121,6 +122,7 @@ def _patch() -> None:
         _warn(Reason("AF302", f"{problem}; fusion stays off. Is this torch_npu newer than this plugin?"))
         return
     _wrap_optimize(converter)
+    _wrap_run(converter)
     _wrap_compiler(compiler)
     _wrap_cache_key(_cache_compiler)
 
@@ -143,6 +145,8 @@ def _drift(converter: Any, compiler: Any, cache_compiler: Any) -> str:
     kinds = {p.kind for p in inspect.signature(hook).parameters.values()}
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         return "GeConcreteGraph.optimize_graph_without_runtime takes other parameters"
+    if "__call__" not in vars(graph_class):
+        return "GeConcreteGraph.__call__ is gone"
     if not callable(getattr(converter, "_normalize_ge_graph", None)):
         return "fx2ge_converter._normalize_ge_graph is gone"
     if not callable(getattr(getattr(compiler, "_NpuFxCompiler", None), "_gen_compiled_gm", None)):
@@ -156,33 +160,55 @@ def _wrap_optimize(converter: Any) -> None:
     original = converter.GeConcreteGraph.optimize_graph_without_runtime
     if getattr(original, "_autofuse", False):
         return
+    options_of, rewrite = untraced(active_options), untraced(_rewrite)
 
     @functools.wraps(original)
     def optimize_graph_without_runtime(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        options = active_options()
+        options = options_of()
         if options.enabled:
-            _rewrite(self, converter, options)
+            self._autofuse = True
+            rewrite(self, converter, options)
         return result
 
     optimize_graph_without_runtime._autofuse = True  # type: ignore[attr-defined]
     converter.GeConcreteGraph.optimize_graph_without_runtime = optimize_graph_without_runtime
 
 
+def _wrap_run(converter: Any) -> None:
+    """Hides the run of a graph compiled with fusion on: what TorchAir does to its inputs would become graphs too."""
+    original = converter.GeConcreteGraph.__call__
+    if getattr(original, "_autofuse", False):
+        return
+    run = untraced(original)
+
+    @functools.wraps(original)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return (run if hasattr(self, "_autofuse") else original)(self, *args, **kwargs)
+
+    __call__._autofuse = True  # type: ignore[attr-defined]
+    converter.GeConcreteGraph.__call__ = __call__
+
+
 def _wrap_compiler(compiler: Any) -> None:
     original = compiler._NpuFxCompiler._gen_compiled_gm
     if getattr(original, "_autofuse", False):
         return
+    options_of = untraced(active_options)
 
-    @functools.wraps(original)
-    def _gen_compiled_gm(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @untraced
+    def compile_with_fusion(self: Any, *args: Any, **kwargs: Any) -> Any:
         config = getattr(self, "config", None)
         mode = getattr(getattr(config, "mode", None), "value", "max-autotune")
         if compiler.__name__ == _NPUGRAPH_EX:
             mode = "npugraph_ex"
-        if mode != "max-autotune" and active_options().enabled:
+        if mode != "max-autotune":
             _warn(Reason("AF303", f"mode {mode!r} builds no GE graph: nothing is fused; use the default mode"))
         return original(self, *args, **kwargs)
+
+    @functools.wraps(original)
+    def _gen_compiled_gm(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return (compile_with_fusion if options_of().enabled else original)(self, *args, **kwargs)
 
     _gen_compiled_gm._autofuse = True  # type: ignore[attr-defined]
     compiler._NpuFxCompiler._gen_compiled_gm = _gen_compiled_gm
@@ -353,6 +379,11 @@ def _parse(value: Any) -> Expr | None:
         return None
 
 
+def _untraced_file() -> str:
+    """Whose frames ``untraced`` puts between ours; a warning is not theirs either."""
+    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "__file__", None) or __file__
+
+
 def _warn(reason: Reason) -> None:
     """One warning per process and text."""
     text = str(reason)
@@ -361,7 +392,7 @@ def _warn(reason: Reason) -> None:
         level = 2
         frame = sys._getframe()
         package = os.path.dirname(__file__)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        while frame.f_back is not None and frame.f_code.co_filename.startswith((package, _untraced_file())):
             frame = frame.f_back
             level += 1
         warnings.warn(text, AutofuseWarning, stacklevel=level - 1)

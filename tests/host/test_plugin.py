@@ -239,6 +239,7 @@ def test_an_unsupported_chip_runs_unfused(plugin: Any, graphs: list[Any], monkey
 
 DRIFT = [
     ("converter.GeConcreteGraph", "optimize_graph_without_runtime"),
+    ("converter.GeConcreteGraph", "__call__"),
     ("converter", "_normalize_ge_graph"),
     ("converter", "GeConcreteGraph"),
     ("compiler._NpuFxCompiler", "_gen_compiled_gm"),
@@ -262,6 +263,7 @@ def _methods() -> list[Any]:
     found = _internals()
     return [
         found["converter.GeConcreteGraph"].optimize_graph_without_runtime,
+        found["converter.GeConcreteGraph"].__call__,
         found["compiler._NpuFxCompiler"]._gen_compiled_gm,
         found["cache"]._get_str_options,
     ]
@@ -274,7 +276,8 @@ def test_a_torchair_that_differs_is_left_alone(
     target = _internals()[owner]
     originals = {m.__name__: getattr(m, "__wrapped__", m) for m in _methods()}
     found = _internals()
-    for holder, method in zip(("converter.GeConcreteGraph", "compiler._NpuFxCompiler", "cache"), originals.values()):
+    holders = ("converter.GeConcreteGraph", "converter.GeConcreteGraph", "compiler._NpuFxCompiler", "cache")
+    for holder, method in zip(holders, originals.values()):
         monkeypatch.setattr(found[holder], method.__name__, method)  # as before the plugin came
     monkeypatch.delattr(target, name)
     with pytest.warns(plugin.AutofuseWarning, match=f"AF302: .*{name}.* is gone"):
@@ -353,6 +356,8 @@ def test_with_cann_the_graph_is_left_alone(plugin: Any, graphs: list[Any], monke
         warnings.simplefilter("always")
         check()
         check()
+    (place,) = {Path(w.filename).name for w in found if "AF304" in str(w.message)}
+    assert place == "npu_fx_compiler.py"  # of TorchAir, not of this package or Dynamo
     assert codes(found) == ["AF304"] and [types(g) for g in graphs] == [UNFUSED, UNFUSED]
     assert plugin.reports() == []
 
@@ -479,6 +484,78 @@ def test_training(plugin: Any) -> None:
     torch.testing.assert_close((value, *got), (loss(x, w), *want))
     forward, backward = plugin.reports()
     assert forward.fused and backward.fused
+
+
+def gradient(x: torch.Tensor, w: torch.Tensor) -> Any:
+    return torch.autograd.grad((x * w).sigmoid().sum(), (x,))
+
+
+def gradient_strided(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """What goes into the backward and into what follows it is not contiguous: TorchAir copies it when run."""
+    (g,) = torch.autograd.grad((x * w).sigmoid().t(), (x,), grad_outputs=x.detach().t())
+    return g * 2 + 1
+
+
+def backward(x: torch.Tensor, w: torch.Tensor) -> Any:
+    x.grad = None
+    (x * w).sigmoid().sum().backward()
+    return x.grad
+
+
+GRADIENTS = [  # (function, dynamic, kernels (before, after) of each graph: forward, backward, what follows)
+    (gradient, False, [(3, 1), (3, 1)]),
+    (gradient, True, [(3, 1), (3, 1)]),
+    (gradient_strided, False, [(3, 2), (3, 2), (2, 1)]),
+    (backward, False, [(3, 1), (3, 1)]),
+]
+
+
+@pytest.mark.parametrize("function, dynamic, kernels_of", GRADIENTS)
+def test_a_gradient_inside_the_function(plugin: Any, function: Any, dynamic: bool, kernels_of: Any) -> None:
+    """Its backward is compiled and run while Dynamo watches: it must see neither TorchAir nor this package."""
+    plugin.enable("--enable_autofuse=true;--autofuse_enable_pass=all")
+    w = torch.linspace(-1, 1, 7)
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    want = function(x, w)
+    run = compiled(function, dynamic=dynamic)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", plugin.AutofuseWarning)
+        for _ in range(3):
+            torch.testing.assert_close(run(x, w), want)
+    assert [(r.kernels_before, r.kernels_after) for r in plugin.reports()] == kernels_of
+    assert [r.rolled_back for r in plugin.reports()] == [None] * len(kernels_of)
+
+
+def test_the_interpreter_is_not_traced(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fusion off TorchAir is traced as it always was; the host's ops must not become graphs all the same."""
+    seen = _concrete_graphs([], monkeypatch)
+    check()
+    traced: list[Any] = []
+
+    def count(gm: Any, inputs: Any) -> Any:
+        traced.append(gm)
+        return gm.forward
+
+    run = torch.compile(lambda *inputs: seen[0].run(list(inputs)), backend=count)
+    torch.testing.assert_close(run(*ones()), [model(*ones())])
+    assert traced == []
+
+
+def test_only_graphs_compiled_with_fusion_are_hidden(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torchair._ge_concrete_graph.fx2ge_converter as converter
+
+    made: list[Any] = []
+    original = converter.GeConcreteGraph.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made.append(self)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(converter.GeConcreteGraph, "__init__", init)
+    check()
+    plugin.enable(ON)
+    check()
+    assert [hasattr(g, "_autofuse") for g in made] == [False, True]
 
 
 def test_what_a_debug_folder_receives(plugin: Any, graphs: list[Any], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 
 from torchair_autofuse import dtypes
 from torchair_autofuse.host import loader
+from torchair_autofuse.host.untraced import untraced
 from torchair_autofuse.messages import Reason
 
 UNKNOWN_RANK = -2  # the only dim of a shape of unknown rank; -1 is a dim of unknown size
@@ -44,6 +45,7 @@ class TorchNpuGraphBase:
         self._input_shapes: list[list[int]] = []
         self._output_shapes: list[list[int]] = []
 
+    @untraced
     def load(
         self,
         model_def: bytes,
@@ -62,11 +64,13 @@ class TorchNpuGraphBase:
                 bytes(model_def), output_dtypes=list(output_dtypes), input_placements=list(input_placements)
             )
 
+    @untraced
     def set_hint_shape(self, input_shapes: Sequence[Sequence[int]], output_shapes: Sequence[Sequence[int]]) -> None:
         """The shapes that run must find, -1 for a dim of any size; outputs in NetOutput order."""
         self._input_shapes = [list(s) for s in input_shapes]
         self._output_shapes = [list(s) for s in output_shapes]
 
+    @untraced
     def compile(self) -> None:
         """The graph is interpreted: nothing is left to do after load."""
         self._loaded()
@@ -78,6 +82,7 @@ class TorchNpuGraphBase:
     def summary(self) -> str:
         return ""
 
+    @untraced
     def run(self, pack: tuple[Any, ...]) -> list[torch.Tensor]:
         """Runs the graph on ``pack`` = (inputs, assigned outputs, stream).
 
