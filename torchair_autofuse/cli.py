@@ -19,6 +19,16 @@ ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status; 2 for bad arguments."""
+    try:
+        status = _main(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m torchair_autofuse", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -38,7 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("doctor", help="what is installed, what works here, what to do about what does not")
     commands.add_parser("bench", help="print the project's measures (in a checkout)", add_help=False)
 
-    given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] == ["bench"]:
         from torchair_autofuse.bench import main as bench
 

@@ -52,6 +52,7 @@ def make_report(
         seconds=seconds,
         soc=target.soc,
         warnings=options.warnings,
+        run_unfused=options.run_unfused,
     )
 
 

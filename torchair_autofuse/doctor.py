@@ -34,7 +34,11 @@ def main() -> int:
     found = list(findings())
     for f in found:
         table.add_row(f.what, f.state, f.text, f.advice)
-    Console(width=max(100, Console().width)).print(table)
+    console = Console(width=max(100, Console().width))
+    console.print(table)
+    for f in found:
+        if len(f.advice) > 20:  # a cell of the table may break it
+            console.print(f"{f.what}: {f.advice}", soft_wrap=True, markup=False, highlight=False)
     return 1 if any(f.state == "missing" for f in found) else 0
 
 

@@ -289,6 +289,15 @@ def test_doctor_knows_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> 
     assert found["torch"].state == "note" and "2.13.0" in found["torch"].advice
 
 
+def test_a_reader_that_has_seen_enough(tmp_path: Path, graph: bytes) -> None:
+    (tmp_path / "g.pb").write_bytes(graph)
+    command = [sys.executable, "-m", "torchair_autofuse", "explain", "--kernels", str(tmp_path / "g.pb")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torchair_autofuse", "explain", "none.pb"], capture_output=True, text=True, timeout=120

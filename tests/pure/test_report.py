@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,19 @@ def test_unknown_sizes_and_rollback() -> None:
     ]
     assert "kernels 0 -> 0, GM" in str(FusionReport("g", 0, 0))
     assert "Time unknown -> 3.0 us, predicted" in str(FusionReport("g", 1, 1, predicted_us_after=3.0))
+
+
+def test_a_plan_that_does_not_run_says_so() -> None:
+    assert "Planned only: the graph runs as it was" in str(replace(REPORT, run_unfused=True))
+    assert "Planned only" not in str(REPORT)
+
+
+def test_templates_of_several_keys_stand_below_each_other() -> None:
+    op = replace(NORM, template="row_resident, row_split, row_streaming")
+    lines = str(replace(REPORT, fused=(op,))).splitlines()
+    (start,) = (i for i, line in enumerate(lines) if "row_resident" in line)
+    assert "row_split" in lines[start + 1] and "row_streaming" in lines[start + 2]
+    assert "ReduceMean_3, Sub_4" in lines[start]
 
 
 def test_every_refusal_is_in_the_text() -> None:

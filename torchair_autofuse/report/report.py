@@ -63,7 +63,7 @@ class FusionReport:
 
     Kernels are GE nodes that launch device work. ``gm_bytes_*`` are bytes (None: unknown), the floor is that of the
     kernels after fusion; ``predicted_us_*`` microseconds by the cost model. ``seconds``: of each stage, in order.
-    ``rolled_back``: why the rewrite was dropped; the graph then runs as it was.
+    ``rolled_back``: why the rewrite was dropped; the graph then runs as it was. ``run_unfused``: it was only planned.
     """
 
     graph_name: str
@@ -80,6 +80,7 @@ class FusionReport:
     soc: str = ""
     rolled_back: Reason | None = None
     warnings: tuple[Reason, ...] = ()
+    run_unfused: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):

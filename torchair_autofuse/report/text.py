@@ -86,6 +86,8 @@ def _head(report: FusionReport) -> Iterable[str]:
     if report.predicted_us_before is not None or report.predicted_us_after is not None:
         before, after = human_us(report.predicted_us_before), human_us(report.predicted_us_after)
         yield f"Time {before} -> {after}{_change(report.predicted_us_before, report.predicted_us_after)}, {PREDICTED}"
+    if report.run_unfused:
+        yield "Planned only: the graph runs as it was"
     if report.rolled_back is not None:
         yield f"Rolled back, the graph runs as it was: {report.rolled_back}"
 
@@ -101,7 +103,8 @@ def _fused_table(fused: Iterable[FusedOp]) -> Table:
         nodes = ", ".join(_node(name, kind) for name, kind in zip(op.nodes, op.node_types))
         flow = f"{', '.join(op.inputs)} -> {', '.join(op.outputs)}" if op.inputs or op.outputs else ""
         sizes = (human_bytes(n) for n in (op.ub_bytes, op.gm_bytes, op.gm_bytes_floor))
-        cells = (op.op_type, op.template, *sizes, human_us(op.predicted_us), f"{nodes}\n{flow}" if flow else nodes)
+        template = op.template.replace(", ", "\n")  # several, by tiling key
+        cells = (op.op_type, template, *sizes, human_us(op.predicted_us), f"{nodes}\n{flow}" if flow else nodes)
         table.add_row(*(Text(cell) for cell in cells))
     return table
 

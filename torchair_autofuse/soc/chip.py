@@ -68,6 +68,12 @@ def _data() -> dict[str, Any]:
     return data
 
 
+def _supported() -> tuple[str, ...]:
+    data = _data()
+    rows = [(name, row) for name, row in data["soc"].items() if "refused" not in data["arch"][row[1]]]
+    return tuple(dict.fromkeys([*(row[0] for _, row in rows), *(name for name, _ in rows)]))
+
+
 def soc_names() -> tuple[str, ...]:
     """All SoC names known, supported or not."""
     return tuple(_data()["soc"])
@@ -85,7 +91,7 @@ def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
     name = name or next((n for n, row in table.items() if row[0].lower() == wanted), None)
     if name is None:
         close = difflib.get_close_matches(soc, table, n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(table)}"
+        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(_supported())}"
         return Reason("AF306", f"unknown SoC {soc!r}{hint}")
     short, arch, addconfig, cores, clock = table[name]
     facts = dict(_data()["arch"][arch])
