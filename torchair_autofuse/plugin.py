@@ -160,7 +160,7 @@ def _wrap_optimize(converter: Any) -> None:
     original = converter.GeConcreteGraph.optimize_graph_without_runtime
     if getattr(original, "_autofuse", False):
         return
-    options_of, rewrite = untraced(active_options), untraced(_rewrite)
+    options_of, rewrite, warn_of = untraced(active_options), untraced(_rewrite), untraced(_warn_of)
 
     @functools.wraps(original)
     def optimize_graph_without_runtime(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -169,6 +169,8 @@ def _wrap_optimize(converter: Any) -> None:
         if options.enabled:
             self._autofuse = True
             rewrite(self, converter, options)
+        elif options.warnings:  # a misspelt switch leaves fusion off
+            warn_of(options)
         return result
 
     optimize_graph_without_runtime._autofuse = True  # type: ignore[attr-defined]
@@ -238,8 +240,7 @@ def _wrap_cache_key(cache_compiler: Any) -> None:
 
 def _rewrite(concrete: Any, converter: Any, options: Options) -> None:
     """Fuses one graph in place; after any failure the graph is as it was (strict: the failure is raised)."""
-    for reason in options.warnings:
-        _warn(reason)
+    _warn_of(options)
     snapshot = b""
     try:
         if loader.cann_present():
@@ -254,6 +255,11 @@ def _rewrite(concrete: Any, converter: Any, options: Options) -> None:
         reason = Reason("AF301", f"{concrete.graph.name}: {type(error).__name__}: {error}")
         kernels = _kernel_count(snapshot)
         _reports.append(FusionReport(concrete.graph.name, kernels, kernels, soc=options.soc, rolled_back=reason))
+        _warn(reason)
+
+
+def _warn_of(options: Options) -> None:
+    for reason in options.warnings:
         _warn(reason)
 
 
@@ -379,20 +385,16 @@ def _parse(value: Any) -> Expr | None:
         return None
 
 
-def _untraced_file() -> str:
-    """Whose frames ``untraced`` puts between ours; a warning is not theirs either."""
-    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "__file__", None) or __file__
-
-
 def _warn(reason: Reason) -> None:
-    """One warning per process and text."""
+    """One warning per process and text, at the line of the user's script that led here."""
     text = str(reason)
     if text not in _warned:
         _warned.add(text)
         level = 2
         frame = sys._getframe()
-        package = os.path.dirname(__file__)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith((package, _untraced_file())):
+        files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "torchair"))
+        ours = (os.path.dirname(__file__), *(os.path.dirname(f) for f in files if f))
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
             frame = frame.f_back
             level += 1
         warnings.warn(text, AutofuseWarning, stacklevel=level - 1)

@@ -69,6 +69,18 @@ def test_off_nothing_happens(plugin: Any, graphs: list[Any], tmp_path: Path, mon
     assert plugin.reports() == [] and not cache.exists()
 
 
+@pytest.mark.parametrize("flags, code", [("--enable_autofuse=yes", "AF103"), ("--enable_autofus=true", "AF101")])
+def test_a_misspelt_switch_is_not_silent(
+    plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch, flags: str, code: str
+) -> None:
+    monkeypatch.setenv("AUTOFUSE_FLAGS", flags)
+    with pytest.warns(plugin.AutofuseWarning, match=code) as found:
+        check()
+    assert types(graphs[0]) == UNFUSED and plugin.reports() == []
+    (warning,) = [w for w in found if issubclass(w.category, plugin.AutofuseWarning)]
+    assert warning.filename == __file__, "the user's line"
+
+
 def test_on_one_report_and_one_custom_node(plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOFUSE_FLAGS", ON)
     check()
@@ -357,7 +369,7 @@ def test_with_cann_the_graph_is_left_alone(plugin: Any, graphs: list[Any], monke
         check()
         check()
     (place,) = {Path(w.filename).name for w in found if "AF304" in str(w.message)}
-    assert place == "npu_fx_compiler.py"  # of TorchAir, not of this package or Dynamo
+    assert place == Path(__file__).name  # the user, not TorchAir, torch or this package
     assert codes(found) == ["AF304"] and [types(g) for g in graphs] == [UNFUSED, UNFUSED]
     assert plugin.reports() == []
 
