@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchair_autofuse.host import loader as _loader
-from torchair_autofuse.plugin import AutofuseWarning, clear_reports, disable, enable, reports
+from torchair_autofuse.messages import AutofuseWarning
+from torchair_autofuse.plugin import clear_reports, disable, enable, reports
 from torchair_autofuse.plugin import install as _install
 
 __all__ = ["AutofuseWarning", "clear_reports", "disable", "enable", "fuse_model_def", "reports"]

@@ -13,7 +13,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Load
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import predicted_us
-from torchair_autofuse.report import FusedOp, FusionReport
+from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip
 
 
@@ -21,13 +21,14 @@ def make_report(
     original: Graph,
     graph: Graph,
     generated: Sequence[GeneratedOp],
-    refusals: Sequence[Any],
+    refusals: Sequence[Refusal],
     hints: Mapping[str, int],
     options: Options,
     target: Chip,
     seconds: Mapping[str, float],
 ) -> FusionReport:
-    """The report of a graph. ``graph``: simplified, before the ``generated`` ops replace their nodes.
+    """The report of a graph. ``original``: as read. ``graph``: simplified, without nodes that nothing reads any
+    more, the ``generated`` ops not yet in place.
 
     Sizes of symbols are taken from ``hints``; a number that depends on a symbol without one is None.
     """

@@ -43,7 +43,7 @@ class OpMaker:
 
     def refuses(self, group: Group) -> Reason | None:
         """Why there is no fused op of the group, or None if there is."""
-        lowered = self.lower(group)
+        lowered = self._lower(group)
         if isinstance(lowered, Reason):
             return lowered
         scheduled = self._schedule(lowered)
@@ -51,7 +51,7 @@ class OpMaker:
 
     def make(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> GeneratedOp | Reason:
         """The fused op of a group, or why there is none. ``elsewhere``: nodes of other fused ops (lower.outputs)."""
-        lowered = self.lower(group, elsewhere)
+        lowered = self._lower(group, elsewhere)
         if isinstance(lowered, Reason):
             return lowered
         scheduled = self._schedule(lowered)
@@ -62,7 +62,7 @@ class OpMaker:
             self._texts[lowered.op_type] = generate(scheduled, lowered.op_type, lines)
         return GeneratedOp(lowered, scheduled, self._texts[lowered.op_type])
 
-    def lower(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> Lowered | Reason:
+    def _lower(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> Lowered | Reason:
         key = (group, elsewhere)
         if key not in self._lowered:
             self._lowered[key] = lower_group(self.graph, group, self.options, elsewhere)

@@ -50,6 +50,10 @@ CODES: dict[str, str] = {
 }
 
 
+class AutofuseWarning(RuntimeWarning):
+    """A message of this package; its text starts with a code explained in docs/codes/."""
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why something is refused or warned about: a stable code and one sentence that names the thing."""

@@ -18,7 +18,7 @@ from torchair_autofuse.host import loader
 from torchair_autofuse.host.untraced import untraced
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.messages import Reason
+from torchair_autofuse.messages import AutofuseWarning, Reason
 from torchair_autofuse.options import Options, read_options
 from torchair_autofuse.options.read import switched_off
 from torchair_autofuse.report import FusionReport
@@ -29,10 +29,6 @@ _forced: Options | None = None
 _reports: list[FusionReport] = []
 _listeners: list[Callable[[Any], None]] = []
 _warned: set[str] = set()
-
-
-class AutofuseWarning(RuntimeWarning):
-    """A message of this package; its text starts with a code explained in docs/codes/."""
 
 
 def active_options() -> Options:

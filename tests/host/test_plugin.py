@@ -16,6 +16,7 @@ import torch
 
 from torchair_autofuse.ge.reader import parse
 from torchair_autofuse.host import kernels, loader
+from torchair_autofuse.messages import AutofuseWarning
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
 
@@ -63,7 +64,7 @@ def test_off_nothing_happens(plugin: Any, graphs: list[Any], tmp_path: Path, mon
     cache = tmp_path / "cache"
     monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(cache))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", plugin.AutofuseWarning)
+        warnings.simplefilter("error", AutofuseWarning)
         check()
     assert types(graphs[0]) == UNFUSED
     assert plugin.reports() == [] and not cache.exists()
@@ -74,10 +75,10 @@ def test_a_misspelt_switch_is_not_silent(
     plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch, flags: str, code: str
 ) -> None:
     monkeypatch.setenv("AUTOFUSE_FLAGS", flags)
-    with pytest.warns(plugin.AutofuseWarning, match=code) as found:
+    with pytest.warns(AutofuseWarning, match=code) as found:
         check()
     assert types(graphs[0]) == UNFUSED and plugin.reports() == []
-    (warning,) = [w for w in found if issubclass(w.category, plugin.AutofuseWarning)]
+    (warning,) = [w for w in found if issubclass(w.category, AutofuseWarning)]
     assert warning.filename == __file__, "the user's line"
 
 
@@ -142,7 +143,7 @@ def test_enable_is_the_switch(plugin: Any) -> None:
     assert options.max_fusions == 3
     with pytest.raises(ValueError, match=r"precision: expected 'fp32' or 'strict'"):
         plugin.enable(precision="fp16")
-    with pytest.warns(plugin.AutofuseWarning, match="AF101.*enable_autofuse"):
+    with pytest.warns(AutofuseWarning, match="AF101.*enable_autofuse"):
         plugin.enable("--enable_autofus=true")
 
 
@@ -241,7 +242,7 @@ def test_strict_raises(plugin: Any, monkeypatch: pytest.MonkeyPatch, where: str)
 def test_an_unsupported_chip_runs_unfused(plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHAIR_AUTOFUSE_STRICT", "0")
     plugin.enable(ON, soc="Ascend310P3")
-    with pytest.warns(plugin.AutofuseWarning, match="AF306"):
+    with pytest.warns(AutofuseWarning, match="AF306"):
         check()
     assert not any(t.startswith("Autofuse") for t in types(graphs[0]))
 
@@ -292,7 +293,7 @@ def test_a_torchair_that_differs_is_left_alone(
     for holder, method in zip(holders, originals.values()):
         monkeypatch.setattr(found[holder], method.__name__, method)  # as before the plugin came
     monkeypatch.delattr(target, name)
-    with pytest.warns(plugin.AutofuseWarning, match=f"AF302: .*{name}.* is gone"):
+    with pytest.warns(AutofuseWarning, match=f"AF302: .*{name}.* is gone"):
         plugin._patch()
     monkeypatch.undo()
     for method in _methods():  # the real ones are still wrapped
@@ -302,7 +303,7 @@ def test_a_torchair_that_differs_is_left_alone(
 def test_a_hook_with_other_parameters_is_left_alone(plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     converter = _internals()["converter"]
     monkeypatch.setattr(converter.GeConcreteGraph, "optimize_graph_without_runtime", lambda self, inputs: None)
-    with pytest.warns(plugin.AutofuseWarning, match="AF302: .*other parameters"):
+    with pytest.warns(AutofuseWarning, match="AF302: .*other parameters"):
         plugin._patch()
 
 
@@ -531,7 +532,7 @@ def test_a_gradient_inside_the_function(plugin: Any, function: Any, dynamic: boo
     want = function(x, w)
     run = compiled(function, dynamic=dynamic)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", plugin.AutofuseWarning)
+        warnings.simplefilter("error", AutofuseWarning)
         for _ in range(3):
             torch.testing.assert_close(run(x, w), want)
     assert [(r.kernels_before, r.kernels_after) for r in plugin.reports()] == kernels_of
@@ -591,6 +592,6 @@ def test_a_debug_folder_that_cannot_be_written(plugin: Any, tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     options = plugin.active_options().replace(keep_sources=True, debug_dir=str(tmp_path / "file"))
     plugin.enable(dataclasses.replace(options))
-    with pytest.warns(plugin.AutofuseWarning, match="AF103: .*debug_dir"):
+    with pytest.warns(AutofuseWarning, match="AF103: .*debug_dir"):
         check()
     assert plugin.reports()[0].rolled_back is None and plugin.reports()[0].kernels_after == 1

@@ -58,7 +58,7 @@ def _scope(lines: Sequence[str]) -> list[str]:
 
 def process(schedule: Schedule, names: Names, functions: Sequence[PassFunction]) -> list[str]:
     """Body of Process: the blocks of this core, each with all its passes."""
-    by_rows = schedule.cols is not None and schedule.cols.name in schedule.streamed
+    by_rows = split.by_rows(schedule)
     if schedule.shared:
         calls = {f.name: f"{f.name}({f.call});" for f in functions}
         size = names.size(schedule.rows.size) if by_rows and schedule.rows is not None else 1

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torchair_autofuse.messages import Reason
+from torchair_autofuse.messages import AutofuseWarning, Reason
 
 DEFAULT_SOC = "Ascend910B1"
 NATIVE_MODULES = ("_torchair", "_npu_graph_executor", "_npu_utils", "_abi_compat_ge_apis")  # of torchair.core
@@ -130,7 +130,7 @@ def _call(callback: Callable[[], None]) -> None:
         if os.environ.get("TORCHAIR_AUTOFUSE_STRICT") == "1":
             raise
         reason = Reason("AF302", f"{callback.__module__}.{callback.__qualname__}: {type(error).__name__}: {error}")
-        warnings.warn(str(reason), RuntimeWarning, stacklevel=2)
+        warnings.warn(str(reason), AutofuseWarning, stacklevel=2)
 
 
 def _call_all() -> None:

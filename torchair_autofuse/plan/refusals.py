@@ -21,9 +21,11 @@ class Refusals:
         self._cut: dict[str, Reason] = {}  # node -> why the cluster it was in had to be cut
 
     def add(self, node: str, other: str, reason: Reason) -> None:
+        """Why ``node`` is in no fused op or, with ``other``, why the two are in different ones."""
         self._found.setdefault(Refusal(node, other, reason.code, reason.text))
 
     def add_cuts(self, nodes: Iterable[Node], cuts: Sequence[Cut]) -> None:
+        """Why a cluster was cut; each of its nodes gets the last reason in case that it stays alone."""
         for first, other, reason in cuts:
             self.add(first.name, "" if other is None else other.name, reason)
         for node in nodes if cuts else ():

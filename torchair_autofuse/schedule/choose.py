@@ -35,14 +35,14 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
 
 
 def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
-    """Rows in UB as a whole where they are known to fit, else passes over tiles."""
+    """Rows or columns in UB as a whole where they are known to fit, else passes over tiles."""
     uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
     if uneven is not None:
         return Reason("AF210", "reductions over different axes have no schedule together")
     cols = nest.axes[-1]
     if reduced != {cols.name}:
         streaming = stream_schedule(kernel, nest, reduced, chip)
-        if len(reduced) > 1 or cols.name in reduced or isinstance(streaming, Reason):
+        if len(reduced) > 1 or isinstance(streaming, Reason):
             return streaming
         return _resident_or(column_schedule(kernel, nest, reduced, chip), streaming, chip)
     resident = tiles_schedule(kernel, nest, chip, resident=True)

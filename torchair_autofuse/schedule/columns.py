@@ -15,7 +15,7 @@ from torchair_autofuse.schedule.select import Selector
 from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.stream import owned_units
 from torchair_autofuse.schedule.tiling import Let, Var
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
 
 _LEAST_COLUMNS = 64  # narrower tiles move less than 256 bytes of f32 per row
@@ -57,11 +57,10 @@ def column_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: C
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
-    if len(ub.slots) > 56:
-        return Reason("AF212", f"{len(ub.slots)} buffers; a kernel has at most 64")
-    align = max(
-        [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
-    )
+    reason = slots_reason(ub)
+    if reason is not None:
+        return reason
+    align = row_align(program)
     steps = (
         *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
         *_steps(program, ub, nest, outer, rows, cols, align, chip),

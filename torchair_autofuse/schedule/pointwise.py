@@ -17,7 +17,7 @@ from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
 from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
 
 BYTES_PER_CORE = 4096
@@ -43,11 +43,10 @@ def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
-    if len(ub.slots) > 56:
-        return Reason("AF212", f"{len(ub.slots)} buffers; a kernel has at most 64")
-    align = max(
-        [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
-    )
+    reason = slots_reason(ub)
+    if reason is not None:
+        return reason
+    align = row_align(program)
     steps = (
         *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
         *(

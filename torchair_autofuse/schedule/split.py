@@ -17,7 +17,7 @@ from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.stream_select import StreamSelector
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
+from torchair_autofuse.schedule.ub import MAX_SLOTS, UbPlan, bytes_per, fixed_bytes, plan, slots_reason
 from torchair_autofuse.schedule.variants import combine
 from torchair_autofuse.soc.chip import Chip
 
@@ -40,7 +40,7 @@ def split_schedule(plain: Schedule, chip: Chip) -> Schedule | None:
         return None
     program = StreamSelector(plain.nest, plain.rows.name, plain.cols.name, plain.streamed, shared=True).program()
     ub = plan(program, chip.max_live_tensors - 2)  # two tensors move through the queues of the exchange
-    if len(ub.slots) > 54:
+    if slots_reason(ub, MAX_SLOTS - 2) is not None:
         return None
     if sum(g.num for g in ub.queues if g.shares < 0) > 2 * (chip.max_live_tensors - 2):
         return None

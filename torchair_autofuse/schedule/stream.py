@@ -21,7 +21,7 @@ from torchair_autofuse.schedule.sizes import size_steps
 from torchair_autofuse.schedule.split import with_split
 from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
 
 _COLUMNS = 128  # least columns of a tile that keeps columns: 512 bytes of f32, one line of GM
@@ -62,11 +62,12 @@ def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], 
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
-    if sum(g.num for g in ub.queues if g.shares < 0) > 2 * chip.max_live_tensors or len(ub.slots) > 56:
+    if sum(g.num for g in ub.queues if g.shares < 0) > 2 * chip.max_live_tensors:
         return Reason("AF212", "more tensors at once than the queues of the chip hold")
-    align = max(
-        [8, *(32 // b.itemsize for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")]
-    )
+    reason = slots_reason(ub)
+    if reason is not None:
+        return reason
+    align = row_align(program)
     by_rows = cols.name in reduced
     steps = (
         *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),

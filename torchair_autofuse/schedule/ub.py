@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule.program import LANES, Buf, Instr, Layout, Program
 
 
@@ -198,6 +199,23 @@ def _apart(a: tuple[int, int, int], b: tuple[int, int, int], instrs: tuple[Instr
         return False
     instr = instrs[late[0]]
     return instr.in_place and early[2] in instr.srcs and late[2] in (instr.dst, instr.work)
+
+
+MAX_SLOTS = 56
+"""A TPipe manages at most 64 buffers (Ascend C); up to eight of the places are queues with two."""
+
+
+def slots_reason(ub: UbPlan, most: int = MAX_SLOTS) -> Reason | None:
+    """Why there are too many places (AF212)."""
+    if len(ub.slots) <= most:
+        return None
+    return Reason("AF212", f"{len(ub.slots)} places in UB; a kernel has at most {most}")
+
+
+def row_align(program: Program) -> int:
+    """Elements that the pitch of a row is a multiple of: whole 32-byte blocks of every type in it."""
+    wide = (b for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")
+    return max([8, *(32 // b.itemsize for b in wide)])
 
 
 def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
