@@ -142,6 +142,8 @@ def _unstored(graph: Graph, lowered: Lowered) -> set[str]:
 
 
 class _Clock:
+    """Seconds of each stage."""
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
@@ -151,7 +153,7 @@ class _Clock:
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+            self.seconds[stage] = time.perf_counter() - start
 
 
 def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchair_autofuse.codegen.names import Names
+from torchair_autofuse.loop.ir import Axis
 from torchair_autofuse.schedule.schedule import Schedule
 
 TILE_ARGS = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
+TILE_CALL = "r, col, rows, cols, pitch"
 FLAT_ARGS = "int64_t col, uint32_t cols"
-_CALLS = {"CopyIn": "r, col, rows, cols, pitch", "Compute": "rows, cols, pitch", "CopyOut": "r, col, rows, cols, pitch"}
+_CALLS = {"CopyIn": TILE_CALL, "Compute": "rows, cols, pitch", "CopyOut": TILE_CALL}
 _FLAT_CALLS = {"CopyIn": "col, cols", "Compute": "cols", "CopyOut": "col, cols"}
 
 
@@ -76,10 +78,10 @@ def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool,
     ]
 
 
-def set_outer(schedule: Schedule, names: Names) -> list[str]:
-    """Body of SetOuter: the index of every outer axis from their flat index."""
+def outer_indices(names: Names, axes: Sequence[tuple[int, Axis]]) -> list[str]:
+    """The index of every outer axis, given with its number, from the flat index ``outer``, which is used up."""
     lines = []
-    for i in reversed(range(1, len(schedule.outer))):
-        size = names.size(schedule.outer[i].size)
+    for i, axis in reversed(axes[1:]):
+        size = names.size(axis.size)
         lines += [f"o{i}_ = outer % {size};", f"outer /= {size};"]
-    return [*lines, "o0_ = outer;"]
+    return [*lines, f"o{axes[0][0]}_ = outer;"]

@@ -202,7 +202,9 @@ class _Writer:
             return [_Function(f.name, f.args, f.body) for f in self._passes()]
         found = []
         if self.s.outer:
-            found.append(_Function("SetOuter", "int64_t outer", control.set_outer(self.s, self.names)))
+            found.append(
+                _Function("SetOuter", "int64_t outer", control.outer_indices(self.names, list(enumerate(self.s.outer))))
+            )
         if self.has_panel:
             args = "" if self.flat else "int64_t r, int64_t col, uint32_t cols, uint32_t pitch"
             found.append(_Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))

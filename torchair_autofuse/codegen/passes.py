@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torchair_autofuse.codegen import split
+from torchair_autofuse.codegen.control import TILE_ARGS, TILE_CALL, outer_indices
 from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.vector import counts, instructions
 from torchair_autofuse.schedule.program import Instr, Segment
 from torchair_autofuse.schedule.schedule import Schedule
-
-_TILE = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
-_TILE_CALL = "r, col, rows, cols, pitch"
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,15 @@ def pass_functions(
         if segment.loop:
             number = segment.name.removeprefix("pass")
             if loads:
-                found.append(PassFunction(f"CopyIn{number}", _TILE, _TILE_CALL, queues.copy_in(loads)))
+                found.append(PassFunction(f"CopyIn{number}", TILE_ARGS, TILE_CALL, queues.copy_in(loads)))
             args, call = "uint32_t rows, uint32_t cols, uint32_t pitch, int64_t tile", "rows, cols, pitch, tile"
             found.append(PassFunction(f"Compute{number}", args, call, body))
             if stores:
-                found.append(PassFunction(f"CopyOut{number}", _TILE, _TILE_CALL, queues.copy_out(stores)))
+                found.append(PassFunction(f"CopyOut{number}", TILE_ARGS, TILE_CALL, queues.copy_out(stores)))
         elif segment.instrs or loads:
             body = [*_scope(queues.copy_in(loads)), *body, *_scope(queues.copy_out(stores))]
             name = segment.name.capitalize()
-            found.append(PassFunction(name, f"{_TILE}, int64_t tile", f"{_TILE_CALL}, tile", body))
+            found.append(PassFunction(name, f"{TILE_ARGS}, int64_t tile", f"{TILE_CALL}, tile", body))
     return found
 
 
@@ -102,11 +100,7 @@ def _set_outer(schedule: Schedule, names: Names, flat: str) -> list[str]:
     kept = [(i, a) for i, a in enumerate(schedule.outer) if a.name not in schedule.streamed]
     if not kept:
         return []
-    lines = [f"int64_t outer = {flat};"]
-    for i, axis in reversed(kept[1:]):
-        size = names.size(axis.size)
-        lines += [f"o{i}_ = outer % {size};", f"outer /= {size};"]
-    return [f"    {line}" for line in (*lines, f"o{kept[0][0]}_ = outer;")]
+    return [f"    {line}" for line in (f"int64_t outer = {flat};", *outer_indices(names, kept))]
 
 
 def _block(schedule: Schedule, names: Names, functions: Sequence[PassFunction], by_rows: bool) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchair_autofuse.codegen.control import outer_indices
 from torchair_autofuse.codegen.names import CAPACITY, Names
 from torchair_autofuse.schedule.program import Instr, Layout, Segment
 from torchair_autofuse.schedule.schedule import Schedule
@@ -126,7 +127,7 @@ def _segment(schedule: Schedule, names: Names, segment: Segment, calls: dict[str
     once = [*_ONE_BLOCK, f"const uint32_t pitch = {schedule.align};"]
     if not by_rows(schedule):
         once = ["const int64_t r = 0;", "const int64_t rows = 1;"]
-    lines = [*once, f"{calls[name]}"]
+    lines = [*once, calls[name]]
     if segment.name.startswith("send"):
         count = results(schedule.program)
         area = f"slots_ = (turn_ * t_.groups + group) * {count} * t_.parts * t_.slot;"
@@ -151,15 +152,14 @@ def _pass(schedule: Schedule, names: Names, segment: Segment, calls: dict[str, s
             "}",
         ]
     size = names.size(axis.size)
-    indices = [f"int64_t outer = position / {size};"]
-    for i, a in reversed(around[1:]):
-        indices += [f"o{i}_ = outer % {names.size(a.size)};", f"outer /= {names.size(a.size)};"]
-    indices.append(f"o{around[0][0]}_ = outer;")
+    indices = [f"int64_t outer = position / {size};", *outer_indices(names, around)]
     lines = [
         f"const int64_t {at} = position % {size};",
         f"const {kind} {count} = Lesser(t_.tile_{count}, Lesser({size} - {at}, end - position));",
         *pitch,
-        *(["{", *_indent(indices), "}"]),
+        "{",
+        *_indent(indices),
+        "}",
         *body,
         "++tile;",
         f"position += {count};",

@@ -111,7 +111,7 @@ def set_root(path: str | Path | None) -> None:
 
 def root() -> Path:
     """The cache folder in use."""
-    return _root if _root is not None else Path(read_options().cache_root())
+    return _root_in_use()
 
 
 def load(op_type: str) -> HostKernel:
@@ -131,7 +131,7 @@ def prepare(op_types: Iterable[str], *, root: str | Path | None = None) -> None:
     ``root``: the cache folder that holds them, remembered for :func:`load`; None: the one in use.
     """
     names = list(dict.fromkeys(op_types))
-    folder = Path(root) if root is not None else _in_use()
+    folder = Path(root) if root is not None else _root_in_use()
     _load(names, folder)
     if root is not None:
         _prepared_in.update(dict.fromkeys(names, folder))
@@ -148,8 +148,8 @@ def clear() -> None:
     _prepared_in.clear()
 
 
-def _in_use() -> Path:
-    return root()
+def _root_in_use() -> Path:
+    return _root if _root is not None else Path(read_options().cache_root())
 
 
 def _load(op_types: Sequence[str], folder: Path) -> list[HostKernel]:

@@ -26,6 +26,8 @@ from torchair_autofuse.lower.domain import Domain, data_positions
 from torchair_autofuse.lower.registry import RULES
 from torchair_autofuse.messages import Reason
 
+SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
+"""Types of nodes that nothing reaches and that write nothing."""
 _COPIES = frozenset(("Identity", "IdentityN", "TensorMove"))
 _FIRST_ONLY = ("Assign", "Scatter", "IndexPut", "InplaceIndexAdd", "ViewCopy")  # ops that write into input 0 alone
 
@@ -75,15 +77,12 @@ def writes(graph: Graph, ref_outputs: Iterable[tuple[int, int]]) -> Writes:
             found += [(node.name, _memory(graph, ref)) for ref in _overwritten(node)]
     waits: dict[tuple[str, str], None] = {}
     for writer, memory in found:
-        if graph.by_name[writer].type in _SOURCES:
+        if graph.by_name[writer].type in SOURCES:
             continue
         for reader, _ in _readers(graph, memory):
             if reader.name != writer and reader.type != "NetOutput":
                 waits[reader.name, writer] = None
     return Writes(tuple(waits), tuple(results))
-
-
-_SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
 
 
 def _feeds_reduction(graph: Graph, domain: Domain, node: Node) -> bool:

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.lower.domain import Domain, connected_order
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.plan.alias import Writes
-
-_SOURCES = ("Data", "RefData", "Const", "Constant", "ConstPlaceHolder")  # nothing reaches them
+from torchair_autofuse.plan.alias import SOURCES, Writes
 
 
 @dataclass(eq=False)
@@ -46,7 +44,7 @@ class Clusters:
         self._by_id: dict[int, Cluster] = {}
         self._writes = writes if writes is not None else Writes()
         wanted = set(candidates)
-        for i, node in enumerate(n for n in graph.nodes if n.type not in _SOURCES):
+        for i, node in enumerate(n for n in graph.nodes if n.type not in SOURCES):
             domain = None
             if node.name in wanted:
                 domain = Domain(graph)

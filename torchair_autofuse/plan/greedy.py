@@ -3,7 +3,7 @@ siblings that share an input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
@@ -44,17 +44,21 @@ def plan(
     ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``hints`` are example sizes
     of the symbols; they only order merges.
     """
+
+    def nodes_fit(nodes: Sequence[Node]) -> Reason | None:
+        return fits(Group(tuple(nodes)))
+
     refusals = Refusals(graph)
     candidates = _candidates(graph, context, options, refusals)
     clusters = Clusters(graph, candidates, writes(graph, context.ref_outputs))
     refused = _merge_all(graph, clusters, options, hints)
-    shared = merge_siblings(graph, clusters, options, hints, lambda nodes: fits(Group(tuple(nodes))) is None)
+    shared = merge_siblings(graph, clusters, options, hints, nodes_fit)
     groups: list[Group] = []
     for cluster in clusters:
         if cluster.domain is None:
             continue
         links = shared.get(cluster.id, frozenset())
-        found, cuts = pieces(graph, cluster.nodes, lambda nodes: fits(Group(tuple(nodes))), links)
+        found, cuts = pieces(graph, cluster.nodes, nodes_fit, links)
         groups += [Group(tuple(nodes)) for nodes in found]
         refusals.add_cuts(cluster.nodes, cuts)
     groups.sort(key=lambda g: graph.position[g.nodes[0].name])

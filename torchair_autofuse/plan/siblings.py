@@ -6,28 +6,26 @@ domains counts: what two kernels read of a small operand, such as a bias, is no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
-from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.domain import Domain, data_positions
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Cluster, Clusters
-from torchair_autofuse.plan.pieces import trim
+from torchair_autofuse.plan.pieces import Fits, trim
 
 NEAR = 32
 """Nodes between two siblings beyond which large results are not made earlier: they would only occupy memory."""
-
-Fits = Callable[[Sequence[Node]], bool]
 
 
 def merge_siblings(
     graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int], fits: Fits
 ) -> dict[int, frozenset[TensorRef]]:
-    """Merges siblings, those that share the largest tensor first; ``fits``: whether the nodes can be one fused op.
+    """Merges siblings, those that share the largest tensor first; ``fits``: why nodes cannot be one fused op, or None.
 
     Returns the tensors by which each cluster (its id) holds together besides its own edges.
     """
@@ -86,7 +84,7 @@ def _merge(
     if clusters.between(a, b) is not None or not _pays(graph, a, b, ref, hints):
         return False
     nodes = trim(graph, sorted((*a.nodes, *b.nodes), key=lambda n: graph.position[n.name]))
-    return fits(nodes) and clusters.merge(a, b) is None
+    return fits(nodes) is None and clusters.merge(a, b) is None
 
 
 def _pays(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[str, int]) -> bool:

@@ -12,7 +12,7 @@ from torchair_autofuse.schedule.program import LANES, Layout, Program
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import size_steps
+from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.stream import owned_units
 from torchair_autofuse.schedule.tiling import Let, Var
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
@@ -123,18 +123,12 @@ def _steps(
         ),
         Let("tile_rows", Var("rows_work"), field=True),
         Let("pitch", t.roundup(Var("tile_cols"), align)),
-        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
-        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), Var("pitch")), LANES), field=True),
-        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
-        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
-        Let(
-            "ub_used",
-            t.add(
-                t.mul(Var("cap_full"), t.select(twice, full, full1)),
-                t.mul(Var("cap_row"), t.select(twice, row, row1)),
-                t.mul(Var("cap_col"), t.select(twice, col, col1)),
-                t.mul(Var("cap_colb"), colb),
-                t.select(twice, fixed, fixed_bytes(program, ub, single=True)),
-            ),
+        *capacity_steps(Var("pitch")),
+        used_step(
+            t.select(twice, full, full1),
+            t.select(twice, row, row1),
+            t.select(twice, col, col1),
+            colb,
+            t.select(twice, fixed, fixed_bytes(program, ub, single=True)),
         ),
     )

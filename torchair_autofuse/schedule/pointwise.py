@@ -15,7 +15,7 @@ from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import size_steps
+from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
@@ -158,19 +158,13 @@ def _rows_steps(
         Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
         Let("tile_rows", t.maximum(t.minimum(Var("fit"), most_rows), 1), field=True),
         Let("tile_cols", t.minimum(t.select(Var("fit"), Var("cols_work"), widest), Var("core_cols")), field=True),
-        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
-        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), t.roundup(Var("tile_cols"), align)), LANES), field=True),
-        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
-        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
-        Let(
-            "ub_used",
-            t.add(
-                t.mul(Var("cap_full"), t.select(Var("fit_double"), full, full1) if resident else full),
-                t.mul(Var("cap_row"), t.select(Var("fit_double"), row, row1) if resident else row),
-                t.mul(Var("cap_col"), t.select(Var("fit_double"), col, col1) if resident else col),
-                t.mul(Var("cap_colb"), colb),
-                fixed,
-            ),
+        *capacity_steps(t.roundup(Var("tile_cols"), align)),
+        used_step(
+            t.select(Var("fit_double"), full, full1) if resident else full,
+            t.select(Var("fit_double"), row, row1) if resident else row,
+            t.select(Var("fit_double"), col, col1) if resident else col,
+            colb,
+            fixed,
         ),
     ]
     return tuple(steps)

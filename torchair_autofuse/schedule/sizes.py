@@ -1,11 +1,12 @@
-"""Symbolic sizes of a nest as tiling fields, so that a kernel computes no shapes."""
+"""Tiling steps that templates share: symbolic sizes, so that a kernel computes no shapes, and sizes of buffers."""
 
 from __future__ import annotations
 
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Iota, Load, Nest, Store
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.tiling import Let
+from torchair_autofuse.schedule.program import LANES
+from torchair_autofuse.schedule.tiling import Let, Tree, Var
 
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
@@ -27,3 +28,27 @@ def size_text(nest: Nest, e: Expr) -> str:
 def size_steps(nest: Nest) -> list[Let]:
     """The tiling steps of :func:`symbolic_sizes`."""
     return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]
+
+
+def capacity_steps(pitch: Tree) -> list[Let]:
+    """Elements that a buffer of each layout holds; ``pitch``: of a row of the tile."""
+    return [
+        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
+        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), pitch), LANES), field=True),
+        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
+        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
+    ]
+
+
+def used_step(full: Tree, row: Tree, col: Tree, colb: Tree, fixed: Tree) -> Let:
+    """Bytes of UB in use: those per element of each layout, and those that do not depend on the tile."""
+    return Let(
+        "ub_used",
+        t.add(
+            t.mul(Var("cap_full"), full),
+            t.mul(Var("cap_row"), row),
+            t.mul(Var("cap_col"), col),
+            t.mul(Var("cap_colb"), colb),
+            fixed,
+        ),
+    )

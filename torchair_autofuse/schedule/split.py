@@ -14,7 +14,7 @@ from torchair_autofuse.loop.ir import Axis
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.schedule import Schedule
-from torchair_autofuse.schedule.sizes import size_steps
+from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.stream_select import StreamSelector
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import MAX_SLOTS, UbPlan, bytes_per, fixed_bytes, plan, slots_reason
@@ -206,23 +206,17 @@ def _tile(s: Schedule, by_rows: bool, outer: list[Axis], chip: Chip) -> list[Let
         Let("fit", fit),
         Let("most_rows", t.maximum(t.minimum(Var("fit"), most_rows), 1)),
         Let("tile_rows", Var("most_rows") if by_rows else _even(tallest, Var("most_rows"), 1, False), field=True),
-        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
-        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), Var("pitch")), LANES), field=True),
-        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
-        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
+        *capacity_steps(Var("pitch")),
         *([] if by_rows else [Let("col_tiles", t.ceildiv(Var("core_cols"), Var("tile_cols")), field=True)]),
         Let("rounds", rounds, field=True),
         Let("slot", Var(slot), field=True),
         Let("workspace_bytes", t.mul(Var("block_dim"), Var("slot"), copies)),
-        Let(
-            "ub_used",
-            t.add(
-                t.mul(Var("cap_full"), full),
-                t.mul(Var("cap_row"), row),
-                t.mul(Var("cap_col"), col),
-                t.mul(Var("cap_colb"), colb),
-                fixed,
-            ),
+        used_step(
+            full,
+            row,
+            col,
+            colb,
+            fixed,
         ),
     ]
 

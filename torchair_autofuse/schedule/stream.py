@@ -17,7 +17,7 @@ from torchair_autofuse.schedule.access import apart, copies_reason, with_empty_a
 from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program, Transfer
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
-from torchair_autofuse.schedule.sizes import size_steps
+from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.split import with_split
 from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
@@ -146,19 +146,13 @@ def _steps(
             ),
             field=True,
         ),
-        Let("cap_row", t.roundup(Var("tile_cols"), LANES), field=True),
-        Let("cap_full", t.roundup(t.mul(Var("tile_rows"), Var("pitch")), LANES), field=True),
-        Let("cap_col", t.roundup(Var("tile_rows"), LANES), field=True),
-        Let("cap_colb", t.roundup(Var("tile_rows"), 8), field=True),
-        Let(
-            "ub_used",
-            t.add(
-                t.mul(Var("cap_full"), full),
-                t.mul(Var("cap_row"), row),
-                t.mul(Var("cap_col"), col),
-                t.mul(Var("cap_colb"), colb),
-                fixed,
-            ),
+        *capacity_steps(Var("pitch")),
+        used_step(
+            full,
+            row,
+            col,
+            colb,
+            fixed,
         ),
     ]
     return tuple(steps)
