@@ -1,0 +1,90 @@
+"""Data movement from torch.compile to kernels on the twin: concat, split, slice, transpose, rope, pad, lookups.
+
+Values of the fused graph against the unfused one and eager, static and with symbolic sizes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+import torch
+from concat_cases import CONCAT
+from fused_runs import check, run
+from layout_cases import SPLIT, TRANSPOSE
+from movement_case import F32, WIDTHS, Case, Tensor, values
+from rope_cases import GATHER, ROPE
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
+
+FAMILIES = {"concat": CONCAT, "split": SPLIT, "transpose": TRANSPOSE, "rope": ROPE, "gather": GATHER}
+STATIC = [
+    pytest.param(c, d, id=f"{family}: {c.name}-{str(d).removeprefix('torch.')}")
+    for family, cases in FAMILIES.items()
+    for c in cases
+    for d in c.dtypes
+]
+DYNAMIC = [pytest.param(c, id=f"{family}: {c.name}") for family, cases in FAMILIES.items() for c in cases if c.dynamic]
+
+
+@pytest.mark.parametrize("case,dtype", STATIC)
+def test_static(plugin: Any, case: Case, dtype: torch.dtype) -> None:
+    runs = run(plugin, case.function, case.inputs(dtype, 3, 21))
+    (report,) = runs.reports
+    assert report.rolled_back is None, report
+    if case.kernels is not None:
+        assert report.kernels_after == case.kernels, report
+    check(runs)
+
+
+@pytest.mark.parametrize("case", DYNAMIC)
+def test_dynamic(plugin: Any, case: Case) -> None:
+    """One compile, several batches and sequences."""
+    sizes = ((3, 21), (2, 64), (5, 9))
+    runs = run(plugin, case.function, *(case.inputs(case.dtypes[0], *s) for s in sizes), dynamic=True)
+    assert all(r.rolled_back is None for r in runs.reports), runs.reports
+    check(runs)
+
+
+# ---- widths around a block of 32 bytes ----------------------------------------------------------------------------
+TYPES = (F32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool, torch.int8, torch.uint8)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("dtype", TYPES, ids=[str(t).removeprefix("torch.") for t in TYPES])
+def test_widths_of_parts(plugin: Any, dtype: torch.dtype, dim: int) -> None:
+    """Every width beside 17, in both orders."""
+
+    def model(*parts: Tensor) -> list[Tensor]:
+        fixed, *others = parts
+        pairs = [(fixed, p) for p in others] + [(p, fixed) for p in others]
+        return [torch.cat([torch.where(a == b.flatten()[0], b.flatten()[0], a), b], dim) for a, b in pairs]
+
+    sizes = [[2, 3, 17] for _ in range(len(WIDTHS) + 1)]
+    for size, width in zip(sizes, (17, *WIDTHS)):
+        size[dim] = width
+    check(run(plugin, model, [values(s, dtype, seed=i) for i, s in enumerate(sizes)]))
+
+
+@pytest.mark.parametrize("dtype", TYPES[:3], ids=[str(t).removeprefix("torch.") for t in TYPES[:3]])
+def test_widths_of_transposed(plugin: Any, dtype: torch.dtype) -> None:
+    def model(*inputs: Tensor) -> list[Tensor]:
+        return [(x * 2).transpose(1, 2).contiguous() + 1 for x in inputs]
+
+    sizes = [[2, n, w] for n, w in zip(WIDTHS, (33, 16, 1, 31, 17, 32, 15))]
+    check(run(plugin, model, [values(s, dtype, seed=i) for i, s in enumerate(sizes)]))
+
+
+@pytest.mark.parametrize("dtype", TYPES[:3], ids=[str(t).removeprefix("torch.") for t in TYPES[:3]])
+def test_widths_of_slices(plugin: Any, dtype: torch.dtype) -> None:
+    """Parts that begin and end away from blocks."""
+
+    def model(x: Tensor) -> list[Tensor]:
+        found = []
+        for start in (0, 1, 7, 8, 15, 16):
+            for width in WIDTHS:
+                found.append(x[..., start : start + width] * 2 + x[..., :width])
+        return found
+
+    check(run(plugin, model, [values([2, 3, 50], dtype, seed=0)]))
