@@ -45,7 +45,7 @@ class Runner:
         """The outputs for these inputs, and what the launch did."""
         values = self.schedule.tiling(dict(sizes), self.chip.vector_cores, self.chip.ub_bytes)
         fields = [values[f] for f in self.text.fields]
-        assert all(0 <= v < 2**63 for v in fields) and 1 <= values["block_dim"] <= self.chip.vector_cores, values
+        assert all(abs(v) < 2**63 for v in fields) and 1 <= values["block_dim"] <= self.chip.vector_cores, values
         outputs = {p.name: np.full(self.shape(p.name, sizes), 7, p.dtype.numpy) for p in self.kernel.outputs}
         args = [(inputs[p.name].ctypes.data, inputs[p.name].nbytes, "in") for p in self.kernel.inputs]
         args += [(a.ctypes.data, a.nbytes, "out") for a in outputs.values()]

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchair_autofuse.codegen import control, passes, split
+from torchair_autofuse.codegen import control, lanes, passes, split
 from torchair_autofuse.codegen.names import CAPACITY, Names, camel
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.templates import render
 from torchair_autofuse.codegen.vector import counts, instructions
 from torchair_autofuse.loop.ir import Param
-from torchair_autofuse.schedule.program import LANES, Instr, Layout
+from torchair_autofuse.schedule.program import LANES, TABLE_LANES, Instr, Layout
 from torchair_autofuse.schedule.schedule import Schedule
 
 _FIELD = re.compile(r"\bt_\.")
@@ -51,6 +51,7 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "node_lines": list(node_lines),
         "npu_arch": schedule.npu_arch,
         "lanes": LANES,
+        "table_lanes": TABLE_LANES,
         "gm_args": ", ".join(f"GM_ADDR {n}" for n in gm),
         "gm_names": ", ".join(gm),
         "helpers": helpers,
@@ -72,6 +73,7 @@ _SUFFIX = {
 _HELPERS = (
     "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
+    "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
 )  # fmt: skip
 _FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves
 
@@ -146,6 +148,12 @@ class _Writer:
             "reduce_down": self.s.shared or "reduce_down" in forms,
             "carry": "carry" in forms,
             "parts": self.s.shared,
+            "load_back": any(x.back for x in self.p.loads),
+            "pick_lanes": any(i.form == "pick" and i.table is None for i in self.p.instrs),
+            "make_offsets": any(table.layout is None for table in self.p.tables),
+            "gather_lanes": any(table.layout is None and not table.back for table in self.p.tables),
+            "gather_back": any(table.back for table in self.p.tables),
+            "interleave": "interleave" in forms,
         }
         return [name for name, needed in wanted.items() if needed]
 
@@ -162,6 +170,7 @@ class _Writer:
         lines += [f"TBuf<TPosition::VECCALC> {self._slot(slot.id)}Buf_;" for slot in self.slots]
         if self.p.scratch:
             lines.append("TBuf<TPosition::VECCALC> scratchBuf_;")
+        lines += lanes.members(self.p.tables)
         return lines + [f"int64_t o{i}_ = 0;" for i in range(len(self.s.outer))]
 
     def _used(self) -> list[Param]:
@@ -182,7 +191,7 @@ class _Writer:
         if self.p.scratch:
             size = f"{self.p.scratch} * kLanes + 512"  # what the smallest buffers need
             lines.append(f"pipe_->InitBuffer(scratchBuf_, t_.cap_full * {self.p.scratch} + {size});")
-        return lines
+        return lines + lanes.init(self.p.tables)
 
     # ---- functions --------------------------------------------------------------------------------------------
 

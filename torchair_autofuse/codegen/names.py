@@ -91,12 +91,18 @@ class Names:
 
     def count(self, buf: Buf, instr: Instr) -> str:
         """Element count of a count-form instruction, in the type it works on."""
-        base = COUNT[buf.layout]
+        base = COUNT[buf.layout] if buf.width == 1 else f"{COUNT[buf.layout]} * {buf.width}"
         if instr.view != "uint16_t":
             return base
         if buf.cpp == "bits":
             return f"{base} / 16"
         return f"{base} * 2" if buf.itemsize == 4 else base
+
+    def pitch(self, buf: Buf) -> str:
+        """Lanes of a buffer that is one row; those that run backwards end with the last of them."""
+        if buf.layout == Layout.COL or self.schedule.rows is None:
+            return f"RoundUp({'rows' if buf.layout == Layout.COL else 'cols'}, kLanes)"
+        return "pitch"
 
 
 def gm_type(cpp: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchair_autofuse.codegen.names import CAPACITY, Names
-from torchair_autofuse.schedule.program import Layout, Transfer
+from torchair_autofuse.schedule.program import Buf, Layout, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.ub import QueueGroup
 
@@ -133,26 +133,44 @@ class Queues:
 
     def _load(self, b: int) -> list[str]:
         transfer, buf = self._load_of[b], self._bufs[b]
+        name, run, tile = self._names.queue_tensor(b), self._run(transfer), self._tile(buf)
         source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
-        name = self._names.queue_tensor(b)
-        if buf.layout == Layout.FULL and self._s.rows is not None:
-            copy = f"LoadRows({name}, {source}, rows, cols, pitch, {self._names.row_stride(transfer)});"
-            return _when(self._filled(transfer), copy)
-        params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
-        copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
+        if transfer.back:
+            lanes = _RUN[buf.layout]
+            rows, pitch = ("rows", "pitch") if tile else ("1", self._names.pitch(buf))
+            stride = self._names.row_stride(transfer) if tile else "0"
+            source = f"{source[:-1]} - {_times(f'({lanes} - 1)', transfer.lanes)}]"
+            start = _times(f"({pitch} - {lanes})", buf.width) if buf.width > 1 else f"{pitch} - {lanes}"
+            copy = f"LoadBack({name}, {source}, {rows}, {run}, {_times(pitch, buf.width)}, {start}, {stride});"
+        elif tile:
+            stride = self._names.row_stride(transfer)
+            copy = f"LoadRows({name}, {source}, rows, {run}, {_times('pitch', buf.width)}, {stride});"
+        else:
+            params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
+            copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
         return _when(self._filled(transfer), copy)
 
     def _store(self, b: int) -> list[str]:
         """Copies one output buffer to GM; what several tiles or cores compute is stored once."""
         transfer, buf, tensor = self._store_of[b], self._bufs[b], self._names.queue_tensor(b)
-        target = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
+        target, run = f"{transfer.param}Gm_[{self._names.offset(transfer)}]", self._run(transfer)
         conditions = self._filled(transfer) + self._owner(transfer, buf.layout)
-        if buf.layout == Layout.FULL and self._s.rows is not None:
-            copy = f"StoreRows({target}, {tensor}, rows, cols, pitch, {self._names.row_stride(transfer)});"
+        if self._tile(buf):
+            stride = self._names.row_stride(transfer)
+            copy = f"StoreRows({target}, {tensor}, rows, {run}, {_times('pitch', buf.width)}, {stride});"
         else:
-            params = f"DataCopyExtParams(1, {_RUN[buf.layout]} * sizeof({buf.cpp}), 0, 0, 0)"
+            params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
             copy = f"DataCopyPad({target}, {tensor}, {params});"
         return _when(conditions, copy)
+
+    def _tile(self, buf: Buf) -> bool:
+        """Whether a buffer holds rows of the tile."""
+        return buf.layout == Layout.FULL and self._s.rows is not None
+
+    def _run(self, transfer: Transfer) -> str:
+        """Elements of one run in GM: all lanes, the last one up to its last member."""
+        short = transfer.lanes - transfer.span
+        return _times(_RUN[self._bufs[transfer.buf].layout], transfer.lanes) + (f" - {short}" if short else "")
 
     def _filled(self, transfer: Transfer) -> list[str]:
         """Conditions under which there is something to copy."""
@@ -174,6 +192,15 @@ class Queues:
             for i, a in enumerate(self._s.outer)
             if a.name not in self._s.streamed and a.name not in varies
         ]
+
+
+def _times(count: str, factor: int) -> str:
+    return count if factor == 1 else f"{count} * {factor}"
+
+
+def _factor(text: str) -> str:
+    """A count as a factor of a product."""
+    return f"({text})" if " - " in text else text
 
 
 def _when(conditions: Sequence[str], copy: str) -> list[str]:

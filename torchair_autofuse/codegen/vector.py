@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from torchair_autofuse.codegen import split
+from torchair_autofuse.codegen import lanes, split
 from torchair_autofuse.codegen.names import COUNT, Names
 from torchair_autofuse.schedule.program import Buf, Instr, Layout
 
@@ -59,6 +59,8 @@ def call(names: Names, instr: Instr) -> str:
         if instr.form == "expand":
             return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
         return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
+    if instr.form in ("pick", "interleave"):
+        return lanes.call(names, instr)
     if instr.form in ("reduce", "reduce_compact", "reduce_down"):
         return _reduce(names, instr)
     if instr.form in ("carry", "levels"):

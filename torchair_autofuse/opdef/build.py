@@ -114,3 +114,5 @@ def _buffers(target: Any, schedule: Schedule) -> None:
         target.buffer.add(name=name, layout=slot.layout.value, itemsize=slot.itemsize, copies=num, value=values)
     if schedule.program.scratch:
         target.buffer.add(name="scratch", layout="full", itemsize=schedule.program.scratch, copies=1)
+    for i, table in enumerate(schedule.plan.tables):
+        target.buffer.add(name=f"table{i}", layout="once", itemsize=table.bytes, copies=1, value=["offsets for Gather"])

@@ -14,6 +14,7 @@ from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Nest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.lanes import MAX_LANE
 from torchair_autofuse.schedule.program import Layout, Program, Transfer
 from torchair_autofuse.schedule.tiling import Tree
 
@@ -48,10 +49,12 @@ def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
         strides = dict(transfer.strides)
         layout = program.bufs[transfer.buf].layout
         inner = cols if layout in (Layout.FULL, Layout.ROW) else rows if layout == Layout.COL else None
-        if inner is not None and inner.size != 1 and strides.get(inner.name) != 1:
-            return Reason("AF210", f"{transfer.param} is not contiguous along the inner axis")
+        step = -transfer.lanes if transfer.back else transfer.lanes
+        if inner is not None and inner.size != 1 and strides.get(inner.name) != step:
+            return _strided_reason(program, transfer, strides.get(inner.name), transfer.buf in stores)
         if layout == Layout.FULL and rows is not None and cols is not None:
-            gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, cols.size))
+            run = expr.add(expr.mul(expr.add(cols.size, -1), transfer.lanes), transfer.span)
+            gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, run))
             if rows.size != 1 and not nonnegative(gap):
                 return Reason("AF210", f"rows of {transfer.param} may overlap or run backwards")
         if transfer.buf in stores and not (_dense(transfer, axes) or apart(program, transfer, cols)):
@@ -59,10 +62,22 @@ def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
     return None
 
 
+def _strided_reason(program: Program, transfer: Transfer, stride: object, stored: bool) -> Reason:
+    """Why an access with ``stride`` along the inner axis is not one run of lanes."""
+    cpp = program.bufs[transfer.buf].cpp
+    if isinstance(stride, int) and not 1 <= abs(stride) <= MAX_LANE:
+        return Reason("AF210", f"{transfer.param} has a stride of {stride} along the inner axis, more than {MAX_LANE}")
+    if isinstance(stride, int) and program.bufs[transfer.buf].element not in (2, 4):
+        return Reason("AF202", f"no instruction moves single {cpp} values of {transfer.param} in UB")
+    if isinstance(stride, int) and stored:
+        return Reason("AF210", f"{transfer.param} is stored with gaps, or backwards, along the inner axis")
+    return Reason("AF210", f"{transfer.param} is not contiguous along the inner axis")
+
+
 def _dense(store: Transfer, axes: Sequence[Axis]) -> bool:
     """Whether a store fills its output in the order of the axes."""
     strides: dict[str, Expr] = dict(store.strides)
-    pitch: Expr = 1
+    pitch: Expr = store.lanes
     for axis in reversed(axes):
         if axis.name in strides:
             if not expr.equal(strides[axis.name], pitch):
@@ -76,10 +91,9 @@ def apart(program: Program, store: Transfer, cols: Axis | None) -> bool:
     if program.bufs[store.buf].layout not in (Layout.FULL, Layout.ROW) or cols is None:
         return False
     moves = [s for a, s in store.strides if a != cols.name]
-    itemsize = program.bufs[store.buf].itemsize
-    return all(
-        s == 0 or expr.quotient(expr.mul(s, itemsize), _BLOCK) is not None for s in (*moves, cols.size, store.offset)
-    )
+    width = expr.mul(cols.size, store.lanes)
+    element = program.bufs[store.buf].element
+    return all(s == 0 or expr.quotient(expr.mul(s, element), _BLOCK) is not None for s in (*moves, width, store.offset))
 
 
 def row_unit(program: Program, axes: Sequence[Axis], around: Sequence[Axis]) -> Tree:

@@ -50,7 +50,7 @@ def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -
     steps = (
         *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
         *(
-            _flat_steps(program, ub, cols, chip)
+            _flat_steps(program, ub, nest, cols, chip)
             if rows is None or cols is None
             else _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=resident)
         ),
@@ -65,12 +65,13 @@ def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -
     return made
 
 
-def _flat_steps(program: Program, ub: UbPlan, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
+def _flat_steps(program: Program, ub: UbPlan, nest: Nest, cols: Axis | None, chip: Chip) -> tuple[Let, ...]:
     size: Tree = t.from_expr(cols.size) if cols else 1
     full, fixed = bytes_per(program, ub, Layout.FULL), fixed_bytes(program, ub)
     traffic = max(1, sum(program.bufs[x.buf].itemsize for x in (*program.loads, *program.stores)))
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed)
     return (
+        *size_steps(nest, flat=True),
         Let("total", size, field=True),
         Let("work", t.maximum(Var("total"), 1)),
         Let("room", t.rounddown(t.floordiv(spare, max(full, 1)), LANES)),

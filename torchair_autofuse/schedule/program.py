@@ -29,19 +29,26 @@ class Layout(Enum):
 
 @dataclass(frozen=True)
 class Buf:
-    """A virtual buffer. ``kind``: "in" and "out" belong to queues, "tmp" gets a place in the UB plan."""
+    """A virtual buffer. ``kind``: "in" and "out" belong to queues, "tmp" gets a place in the UB plan.
+
+    ``width``: elements per lane of the tile, of which instructions pick one or which they fill side by side.
+    """
 
     id: int
     cpp: str  # element type; "bits" for a bit mask
     layout: Layout
     kind: str = "tmp"
     segment: int = 0  # index of the segment that fills it first
+    width: int = 1
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element (a block of 32 bytes per element for spread layouts; bits count as one byte)."""
-        if self.layout in (Layout.COLB, Layout.ONEB):
-            return 32
+        """Bytes per lane (a block of 32 bytes per element for spread layouts; bits count as one byte)."""
+        return 32 if self.layout in (Layout.COLB, Layout.ONEB) else self.element * self.width
+
+    @property
+    def element(self) -> int:
+        """Bytes per element."""
         return _SIZES[self.cpp]
 
 
@@ -49,6 +56,35 @@ _SIZES = {
     "float": 4, "half": 2, "bfloat16_t": 2, "int32_t": 4, "uint32_t": 4, "int16_t": 2, "uint16_t": 2,
     "int8_t": 1, "uint8_t": 1, "int64_t": 8, "uint64_t": 8, "bits": 1,
 }  # fmt: skip
+
+
+TABLE_LANES = 512
+"""Most entries of a table of offsets; instructions work through a buffer in as many lanes at a time."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Byte offsets for Gather, made once per kernel. ``width``: elements per lane; ``element``: bytes of one.
+
+    Without ``layout`` entry i is lane i's distance from lane 0 in a buffer of ``width``; with ``back``, counted from
+    the last entry. With it, entry i is where element i of an interleaved buffer lies among ``width`` buffers of that
+    layout, side by side.
+    """
+
+    width: int
+    element: int
+    layout: Layout | None = None
+    back: bool = False
+
+    @property
+    def entries(self) -> int:
+        """Of an interleaving table: whole lanes, so many that they start on 32-byte blocks."""
+        return TABLE_LANES if self.layout is None else max(TABLE_LANES // self.width // 16, 1) * 16 * self.width
+
+    @property
+    def bytes(self) -> int:
+        """UB that it takes; an interleaving table has room to work in behind it."""
+        return 4 * self.entries * (1 if self.layout is None else 2)
 
 
 @dataclass(frozen=True)
@@ -60,10 +96,11 @@ class Instr:
     two halves, ``work`` is the buffer it folds in, -1 if rows need none), "reduce_down" (one value per column), "carry"
     and "levels" (pairwise sums over tiles, in the buffers of ``updates``), "send" (a result of this core to workspace;
     ``dst`` is -1) and "receive" (the parts of all cores combined by ``api``); the scalars of both number the result in
-    workspace, of a sum of exponentials its maximum too, whose common value is the source then. ``view``: element type
-    the buffers are reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of
-    temporary buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of
-    soc.chip.Cost.
+    workspace, of a sum of exponentials its maximum too, whose common value is the source then, "pick" (an element of
+    every lane of a wide buffer: its byte in the lane with a ``table``, else GatherMask's pattern) and "interleave"
+    (narrow buffers, put side by side in ``work``, to a wide one by ``table``). ``view``: element type the buffers are
+    reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
+    buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
     """
 
     api: str
@@ -78,16 +115,24 @@ class Instr:
     comment: str = ""
     work: int = -1
     updates: tuple[int, ...] = ()
+    table: Table | None = None
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A load into, or a store from, a queue buffer: which nest node it is for (index into loads or stores)."""
+    """A load into, or a store from, a queue buffer.
+
+    ``lanes``: elements from one lane to the next, which are all copied, the width of the buffer; of the last lane in a
+    run only the first ``span``. ``back``: the lanes run backwards in memory.
+    """
 
     buf: int
     param: str
     strides: tuple[tuple[str, object], ...]
     offset: object
+    lanes: int = 1
+    span: int = 1
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +169,11 @@ class Program:
     @property
     def instrs(self) -> tuple[Instr, ...]:
         return tuple(i for s in self.segments for i in s.instrs)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of its instructions, each once."""
+        return tuple(dict.fromkeys(i.table for i in self.instrs if i.table is not None))
 
     @property
     def scratch(self) -> int:

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store
 from torchair_autofuse.schedule import isa
-from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Program, Segment, Transfer
+from torchair_autofuse.schedule.lanes import LaneSelector
+from torchair_autofuse.schedule.program import Layout, Program, Segment, Transfer
 from torchair_autofuse.schedule.sizes import size_text
 
 _SPREAD = {Layout.COL: Layout.COLB, Layout.ONE: Layout.ONEB}
 
 
-class Selector:
+class Selector(LaneSelector):
     """Selects instructions for one nest whose tile has the axes ``rows`` (None: a flat tile) and ``cols``."""
 
     def __init__(self, nest: Nest, rows: str | None, cols: str | None) -> None:
-        self._nest, self._rows, self._cols = nest, rows, cols
-        self._bufs: list[Buf] = []
-        self._loads: list[list[Transfer]] = [[], []]  # per segment
-        self._stores: list[list[Transfer]] = [[], []]
-        self._instrs: list[list[Instr]] = [[], []]
+        super().__init__(nest, rows, cols)
         self._at: dict[str, int] = {}  # SSA name -> buffer of a numeric value
         self._bits: dict[str, int] = {}  # SSA name -> buffer of a bool value's bit mask
         self._halves: dict[str, int] = {}  # SSA name -> buffer of a loaded bool as half 0 or 1
         self._consts: dict[str, Const] = {}
         self._sizes: dict[str, Expr] = {}  # SSA name -> a count known on the host, as i32 or f32
-        self._cache: dict[tuple[object, ...], int] = {}
         self._out: set[int] = set()
-        self._origin = ""
 
     def program(self) -> Program:
         """The whole nest. Raises KeyError or ValueError for what schedule.isa does not list (legality comes first)."""
@@ -63,43 +59,13 @@ class Selector:
         )
         return Program(tuple(self._bufs), tuple(segments))
 
-    # ---- buffers ------------------------------------------------------------------------------------------------
-
-    def layout(self, axes: Sequence[str]) -> Layout:
-        """Layout of a value that varies over ``axes``."""
-        row, col = self._rows is not None and self._rows in axes, self._cols is not None and self._cols in axes
-        row = row or self._rows == ONE_ROW  # the only row: everything belongs to it
-        if self._rows is None:
-            return Layout.FULL if col else Layout.ONE
-        return {(True, True): Layout.FULL, (False, True): Layout.ROW, (True, False): Layout.COL}.get(
-            (row, col), Layout.ONE
-        )
-
-    def _home(self, layout: Layout) -> int:
-        """The segment that fills buffers of a layout: what does not vary over rows, once for all tiles of a panel."""
-        return 0 if layout in (Layout.ROW, Layout.ONE, Layout.ONEB) else 1
-
-    def _new(self, cpp: str, layout: Layout, kind: str = "tmp") -> int:
-        self._bufs.append(Buf(len(self._bufs), cpp, layout, kind, self._home(layout)))
-        return len(self._bufs) - 1
-
-    def _emit(self, api: str, cpp: str, layout: Layout, srcs: Sequence[int], **more: object) -> int:
-        dst = self._new(cpp, layout)
-        self._instrs[self._bufs[dst].segment].append(self._instr(api, dst, srcs, **more))
-        return dst
-
-    def _instr(self, api: str, dst: int, srcs: Sequence[int], **more: object) -> Instr:
-        return Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
-
-    def _cached(self, key: tuple[object, ...], make: object) -> int:
-        if key not in self._cache:
-            self._cache[key] = make()  # type: ignore[operator]
-        return self._cache[key]
-
     # ---- loads, stores ------------------------------------------------------------------------------------------
 
     def _load(self, load: Load) -> None:
         layout = self.layout([a for a, _ in load.strides])
+        if self._lanes_of(load) is not None:
+            (self._halves if load.dtype == BOOL else self._at)[load.name] = self._pick(load, layout)
+            return
         buf = self._new(load.dtype.cpp, layout, "in")
         self._loads[self._bufs[buf].segment].append(Transfer(buf, load.param, load.strides, load.offset))
         if load.dtype == BOOL:
@@ -111,6 +77,11 @@ class Selector:
     def _store(self, store: Store) -> None:
         layout = self.layout([a for a, _ in store.strides])
         dtype = self._nest.dtypes[store.value]
+        if self._lanes_of(store) is not None:
+            self._interleave(
+                store, self._half(store.value, layout) if dtype == BOOL else self._in_layout(store.value, layout)
+            )
+            return
         if dtype == BOOL:
             ones = self._half(store.value, layout)
             buf = self._emit("Cast", "uint8_t", layout, [ones], scalars=("RoundMode::CAST_NONE",), in_place=False)
@@ -121,10 +92,8 @@ class Selector:
             read_later = any(buf in i.srcs for i in later)  # a queue buffer is gone once stored
             if buf in self._out or b.kind == "in" or read_later:
                 buf = self._emit("DataCopy", dtype.cpp, layout, [buf], in_place=False)
-        b = self._bufs[buf]
-        self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.segment)
         self._out.add(buf)
-        self._stores[b.segment].append(Transfer(buf, store.param, store.strides, store.offset))
+        self._send_out(buf, Transfer(buf, store.param, store.strides, store.offset))
 
     # ---- layouts ------------------------------------------------------------------------------------------------
 
@@ -305,7 +274,7 @@ class Selector:
             return self._emit(api, cpp, target, [x], form="reduce_down", work=work)
         if isa.reduces_lanes(combiner, cpp):
             return self._emit(api, cpp, target, [x], form="reduce", work=work)
-        more = {"updates": (self._new(cpp, layout),), "scalars": (isa.IDENTITY[combiner, cpp],)}
+        more: dict[str, Any] = {"updates": (self._new(cpp, layout),), "scalars": (isa.IDENTITY[combiner, cpp],)}
         return self._emit(api, cpp, target, [x], form="reduce_compact", work=work, **more)
 
     def _reduced(self, name: str, buf: int) -> None:

@@ -11,13 +11,18 @@ from torchair_autofuse.schedule.tiling import Let, Tree, Var
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
     """The symbolic axis sizes, strides, offsets and counts of the nest -> names of the tiling fields that hold them."""
-    found: dict[Expr, None] = dict.fromkeys(a.size for a in nest.axes)
-    for node in (*nest.values, *nest.stores):
-        found.update(dict.fromkeys(s for _, s in getattr(node, "strides", ())))
-        if isinstance(node, (Iota, Load, Store)):
-            found[node.offset] = None
+    found = dict.fromkeys([*(a.size for a in nest.axes), *_indexing(nest)])
     symbolic = (e for e in found if not isinstance(e, int))
     return {e: f"size{i}" for i, e in enumerate(symbolic)}
+
+
+def _indexing(nest: Nest) -> list[Expr]:
+    """Strides, offsets and counts of the nest."""
+    found: list[Expr] = []
+    for node in (*nest.values, *nest.stores):
+        if isinstance(node, (Iota, Load, Store)):
+            found += [*(s for _, s in node.strides), node.offset]
+    return found
 
 
 def size_text(nest: Nest, e: Expr) -> str:
@@ -25,9 +30,10 @@ def size_text(nest: Nest, e: Expr) -> str:
     return str(e) if isinstance(e, int) else f"t_.{symbolic_sizes(nest)[e]}"
 
 
-def size_steps(nest: Nest) -> list[Let]:
-    """The tiling steps of :func:`symbolic_sizes`."""
-    return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items()]
+def size_steps(nest: Nest, *, flat: bool = False) -> list[Let]:
+    """The tiling steps of :func:`symbolic_sizes`; a ``flat`` tile has no use for the size of an axis as such."""
+    used = set(_indexing(nest)) if flat else symbolic_sizes(nest).keys()
+    return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items() if e in used]
 
 
 def capacity_steps(pitch: Tree) -> list[Let]:

@@ -8,6 +8,7 @@ by one core of the block, what is stored per tile by the core that has the tile.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Axis
@@ -115,7 +116,7 @@ def _groups(s: Schedule, by_rows: bool) -> list[Let]:
     """Blocks of cores, each with its kept units and, where columns are kept, its columns."""
     if by_rows:
         sizes = [s.program.bufs[x.buf] for x in s.program.stores]
-        unit = max((_BLOCK // b.itemsize for b in sizes if b.layout == Layout.COL), default=1)
+        unit = max((_BLOCK // gcd(_BLOCK, b.itemsize) for b in sizes if b.layout == Layout.COL), default=1)
         most = t.ceildiv(Var("units_work"), unit)
         return [
             *_shares("core_units", Var("units_work"), most, unit, Var("core_num")),

@@ -14,12 +14,13 @@ from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import apart, copies_reason, with_empty_axes
+from torchair_autofuse.schedule.emit import Unstreamable
 from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program, Transfer
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.split import with_split
-from torchair_autofuse.schedule.stream_select import StreamSelector, Unstreamable
+from torchair_autofuse.schedule.stream_select import StreamSelector
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip

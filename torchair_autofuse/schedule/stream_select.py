@@ -24,15 +24,12 @@ from torchair_autofuse.loop.ir import (
     defined_names,
 )
 from torchair_autofuse.schedule import isa
-from torchair_autofuse.schedule.program import Buf, Layout, Program, Segment, Transfer
+from torchair_autofuse.schedule.emit import Unstreamable
+from torchair_autofuse.schedule.program import Layout, Program, Segment, Transfer
 from torchair_autofuse.schedule.select import Selector
 
 LEVELS = 4  # sums keep this many partial sums: tile i of a pass is added like a carry, so errors grow with log(tiles)
 LOWEST = "-3.40282347e+38f"  # lowest finite: exp(-inf - lowest) is 0, where exp(-inf - -inf) would be NaN
-
-
-class Unstreamable(ValueError):
-    """A nest that has no passes over tiles."""
 
 
 class StreamSelector(Selector):
@@ -171,12 +168,11 @@ class StreamSelector(Selector):
         layout = self._store_layout(store)
         value = store.value
         lasts = value in self._lasting and self._nest.dtypes[value] != BOOL
-        if layout != Layout.FULL and lasts and self._bufs[self._at[value]].layout == layout:
+        dense = self._lanes_of(store) is None
+        if dense and layout != Layout.FULL and lasts and self._bufs[self._at[value]].layout == layout:
             buf = self._copy(self._at[value], layout)
-            b = self._bufs[buf]
-            self._bufs[buf] = Buf(b.id, b.cpp, b.layout, "out", b.segment)
             self._out.add(buf)
-            self._stores[self._current].append(Transfer(buf, store.param, store.strides, store.offset))
+            self._send_out(buf, Transfer(buf, store.param, store.strides, store.offset))
         else:
             super()._store(store)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.schedule.program import LANES, Buf, Instr, Layout, Program
+from torchair_autofuse.schedule.program import LANES, Buf, Instr, Layout, Program, Table
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class QueueGroup:
 
 @dataclass(frozen=True)
 class UbPlan:
-    """Where every buffer lives. ``place``: buffer id -> slot id."""
+    """Where every buffer lives. ``place``: buffer id -> slot id. ``tables`` have places of their own."""
 
     slots: tuple[Slot, ...]
     place: tuple[int, ...]
     queues: tuple[QueueGroup, ...]
+    tables: tuple[Table, ...] = ()
 
     def bytes_per_element(self, layout: Layout, scratch: int = 0, *, single: bool = False) -> int:
         """Bytes that one element (row, column) of ``layout`` costs over all places.
@@ -79,7 +80,7 @@ def plan(program: Program, max_live: int) -> UbPlan:
             chosen = _choose(buf, spans[buf.id], instr, program, lanes, place)
             chosen.spans.append((*spans[buf.id], buf.id))
             place[buf.id] = chosen.slot.id
-    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), queues)
+    return UbPlan(tuple(lane.slot for lane in lanes), tuple(place[b.id] for b in bufs), queues, program.tables)
 
 
 def _queues(program: Program, max_live: int) -> tuple[QueueGroup, ...]:
@@ -207,15 +208,14 @@ MAX_SLOTS = 56
 
 def slots_reason(ub: UbPlan, most: int = MAX_SLOTS) -> Reason | None:
     """Why there are too many places (AF212)."""
-    if len(ub.slots) <= most:
-        return None
-    return Reason("AF212", f"{len(ub.slots)} places in UB; a kernel has at most {most}")
+    places = len(ub.slots) + len(ub.tables)
+    return None if places <= most else Reason("AF212", f"{places} places in UB; a kernel has at most {most}")
 
 
 def row_align(program: Program) -> int:
     """Elements that the pitch of a row is a multiple of: whole 32-byte blocks of every type in it."""
     wide = (b for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")
-    return max([8, *(32 // b.itemsize for b in wide)])
+    return max([8, *(32 // b.element for b in wide)])
 
 
 def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
@@ -224,6 +224,7 @@ def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:
 
 
 def fixed_bytes(program: Program, ub: UbPlan, *, single: bool = False) -> int:
-    """Bytes that do not depend on the tile: scalars, spread scalars (eight blocks each), the scratch minimum."""
+    """Bytes that do not depend on the tile: scalars, spread ones (eight blocks each), tables, the scratch minimum."""
     ones = ub.bytes_per_element(Layout.ONE, single=single) * LANES + ub.bytes_per_element(Layout.ONEB) * 8
+    ones += sum(table.bytes for table in ub.tables)
     return ones + (program.scratch * LANES + 512 if program.scratch else 0)

@@ -1,0 +1,62 @@
+"""What instruction selection builds on: the buffers, transfers and instructions of a program, by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torchair_autofuse.loop.ir import Nest
+from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Transfer
+
+
+class Unstreamable(ValueError):
+    """A nest that has no passes over tiles."""
+
+
+class Emitter:
+    """Collects the program of one nest whose tile has the axes ``rows`` (None: a flat tile) and ``cols``."""
+
+    def __init__(self, nest: Nest, rows: str | None, cols: str | None) -> None:
+        self._nest, self._rows, self._cols = nest, rows, cols
+        self._bufs: list[Buf] = []
+        self._loads: list[list[Transfer]] = [[], []]  # per segment
+        self._stores: list[list[Transfer]] = [[], []]
+        self._instrs: list[list[Instr]] = [[], []]
+        self._cache: dict[tuple[object, ...], int] = {}
+        self._origin = ""
+
+    def layout(self, axes: Sequence[str]) -> Layout:
+        """Layout of a value that varies over ``axes``."""
+        row, col = self._rows is not None and self._rows in axes, self._cols is not None and self._cols in axes
+        row = row or self._rows == ONE_ROW  # the only row: everything belongs to it
+        if self._rows is None:
+            return Layout.FULL if col else Layout.ONE
+        return {(True, True): Layout.FULL, (False, True): Layout.ROW, (True, False): Layout.COL}.get(
+            (row, col), Layout.ONE
+        )
+
+    def _home(self, layout: Layout) -> int:
+        """The segment that fills buffers of a layout: what does not vary over rows, once for all tiles of a panel."""
+        return 0 if layout in (Layout.ROW, Layout.ONE, Layout.ONEB) else 1
+
+    def _new(self, cpp: str, layout: Layout, kind: str = "tmp", width: int = 1) -> int:
+        self._bufs.append(Buf(len(self._bufs), cpp, layout, kind, self._home(layout), width))
+        return len(self._bufs) - 1
+
+    def _emit(self, api: str, cpp: str, layout: Layout, srcs: Sequence[int], *, width: int = 1, **more: object) -> int:
+        dst = self._new(cpp, layout, width=width)
+        self._instrs[self._bufs[dst].segment].append(self._instr(api, dst, srcs, **more))
+        return dst
+
+    def _instr(self, api: str, dst: int, srcs: Sequence[int], **more: object) -> Instr:
+        return Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
+
+    def _cached(self, key: tuple[object, ...], make: object) -> int:
+        if key not in self._cache:
+            self._cache[key] = make()  # type: ignore[operator]
+        return self._cache[key]
+
+    def _send_out(self, buf: int, transfer: Transfer) -> None:
+        """Makes a buffer one of a queue, which its segment stores."""
+        self._bufs[buf] = replace(self._bufs[buf], kind="out")
+        self._stores[self._bufs[buf].segment].append(transfer)
