@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.ge.simplify import live
 from torchair_autofuse.generated import GeneratedOp, kernel_hints
 from torchair_autofuse.loop import expr
-from torchair_autofuse.loop.ir import Load
+from torchair_autofuse.loop.ir import Load, Param
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import predicted_us
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
@@ -71,13 +72,15 @@ def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -
 def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
     lowered, scheduled = made.lowered, made.schedule
     loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
-    read = [(r, p.name) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
-    read_bytes = _total(tensor_bytes(r, graph, hints) for r, _ in read)
+    read = [(r, p) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
+    whole = [tensor_bytes(r, graph, hints) for r, _ in read]
     written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
-    floor = None if read_bytes is None or written is None else read_bytes + written
     sizes = kernel_hints(made, graph, hints)
     tiling = scheduled.tiling(sizes, target.vector_cores, target.ub_bytes)
-    moved = _total([written, *(_passes_bytes(graph, made, r, p, tiling, hints) for r, p in read)])
+    passes = [_read_bytes(made, p, sizes, tiling) for _, p in read]
+    # a size without a hint is unknown, whatever the kernel would do at the size that stands for it
+    moved = _total([written, *(None if n is None else m for n, m in zip(whole, passes))])
+    floor = _total([written, *(None if n is None else min(n, m) for n, m in zip(whole, passes))])
     return FusedOp(
         op_type=lowered.op_type,
         nodes=tuple(n.name for n in lowered.nodes),
@@ -92,15 +95,15 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
     )
 
 
-def _passes_bytes(
-    graph: Graph, made: GeneratedOp, ref: TensorRef, param: str, tiling: Mapping[str, int], hints: Mapping[str, int]
-) -> int | None:
-    """Bytes of an input times the number of loops and index maps it is read in, at the example sizes."""
-    scheduled = made.schedule
-    if scheduled.variants:
-        scheduled = scheduled.variants[tiling["tiling_key"] - 1]
-    size = tensor_bytes(ref, graph, hints)
-    return None if size is None else size * sum(x.param == param for x in scheduled.program.loads)
+def _read_bytes(made: GeneratedOp, param: Param, sizes: Mapping[str, int], tiling: Mapping[str, int]) -> int:
+    """Bytes of an input that the kernel reads, in all loops and index maps, at the example sizes."""
+    elements = 0
+    for piece in made.schedule.running(tiling):
+        axes = {a.name: a.size for a in (*piece.nest.axes, *piece.empty)}  # those that may be empty with true sizes
+        for load in piece.program.loads:
+            if load.param == param.name:
+                elements += math.prod(expr.evaluate(axes[a], sizes) for a, _ in load.strides)
+    return elements * param.dtype.itemsize
 
 
 def _tensor_text(graph: Graph, ref: TensorRef) -> str:

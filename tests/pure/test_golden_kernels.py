@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from concat_kernels import concat_text
 from test_schedule import scheduled
 
 from torchair_autofuse.codegen.kernel import generate
@@ -111,6 +112,9 @@ nest n0 [a0: 8, a1: 50, a2: 320]
   v3: bf16 = cast(v2, rint)               # from ReduceMean_1
   store y[320*a0 + a2] = v3               # from ReduceMean_1
 """,
+    "concat": concat_text(["s0", 0], 1, [16, 17], bodies=("copy", "neg")).replace(
+        "kernel concat", "kernel golden_concat"
+    ),
     "split": """
 kernel golden_split(in x: f32[1048576], out y: f32[])
 nest n0 [a0: 1048576]

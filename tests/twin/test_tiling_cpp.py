@@ -5,6 +5,7 @@ import random
 import subprocess
 
 import pytest
+from concat_kernels import concat_text
 
 from torchair_autofuse import opdef
 from torchair_autofuse.codegen.op_host import tiling_part
@@ -61,6 +62,8 @@ nest n0 [a0: s0, a1: s1]
   v5: f16 = cast(v4, rint)
   store y[a0] = v5
 """,
+    "side by side": concat_text(["s0", 0], 1, ["s1", 17, "s2"], bodies=("copy", "bias", "neg")),
+    "end to end": concat_text([0, 3], 0, ["s0", "s1", 5], bodies=("copy", "bias")),
 }
 SOCS = ("Ascend910B1", "Ascend950PR_9599")
 

@@ -18,15 +18,26 @@ _FLAT_CALLS = {"CopyIn": "col, cols", "Compute": "cols", "CopyOut": "col, cols"}
 def process(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
     """Body of Process. ``tile``: the functions called per tile; ``panel``, ``free``: LoadPanel and FreePanel exist."""
     if schedule.rows is None:
-        return _flat([f"{f}({_FLAT_CALLS[f]});" for f in tile], panel=panel, free=free)
+        return _flat(schedule, [f"{f}({_FLAT_CALLS[f]});" for f in tile], panel=panel, free=free)
     return _rows(schedule, names, [f"{f}({_CALLS[f]});" for f in tile], panel=panel, free=free)
 
 
-def _flat(tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
-    lines = [
-        "const int64_t begin = GetBlockIdx() * t_.core_cols;",
-        "const int64_t end = Lesser(begin + t_.core_cols, t_.total);",
+def _share(schedule: Schedule, names: tuple[str, str], core: str, size: str, total: str) -> list[str]:
+    """Where the share of a core begins and ends; the first one is shorter where there is a ``phase``."""
+    begin, end = names
+    if "phase" not in schedule.fields:
+        return [
+            f"const int64_t {begin} = {core} * t_.{size};",
+            f"const int64_t {end} = Lesser({begin} + t_.{size}, t_.{total});",
+        ]
+    return [
+        f"const int64_t {begin} = {core} > 0 ? {core} * t_.{size} - t_.phase : 0;",
+        f"const int64_t {end} = Lesser(({core} + 1) * t_.{size} - t_.phase, t_.{total});",
     ]
+
+
+def _flat(schedule: Schedule, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
+    lines = _share(schedule, ("begin", "end"), "GetBlockIdx()", "core_cols", "total")
     if panel:
         lines += ["if (begin >= end) {", "    return;", "}", "LoadPanel();"]
     if tile:
@@ -63,8 +74,7 @@ def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool,
     else:
         inner = ["int64_t r = rowBegin;", "const int64_t panelEnd = rowEnd;", *body]
     return [
-        "const int64_t rowBegin = GetBlockIdx() / t_.col_cores * t_.core_rows;",
-        "const int64_t rowEnd = Lesser(rowBegin + t_.core_rows, t_.total_rows);",
+        *_share(schedule, ("rowBegin", "rowEnd"), "GetBlockIdx() / t_.col_cores", "core_rows", "total_rows"),
         "const int64_t colBegin = GetBlockIdx() % t_.col_cores * t_.core_cols;",
         "const int64_t colEnd = Lesser(colBegin + t_.core_cols, t_.total_cols);",
         "if (rowBegin >= rowEnd) {",

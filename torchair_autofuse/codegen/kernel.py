@@ -16,6 +16,7 @@ from torchair_autofuse.schedule.program import LANES, TABLE_LANES, Instr, Layout
 from torchair_autofuse.schedule.schedule import Schedule
 
 _FIELD = re.compile(r"\bt_\.")
+_CORE = re.compile(r"\bGetBlockIdx\(\)")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
     """The kernel of ``schedule``. ``node_lines``: what the header comment says of the GE nodes, one per line."""
     entry = schedule.kernel.name
     tiling = f"{camel(entry)}Tiling"
-    writers = [_Writer(v) for v in schedule.variants or (schedule,)]
+    writers = [_Writer(p) for p in schedule.pieces]
     gm = [p.name for p in schedule.kernel.params]
     helpers = [name for name in _HELPERS if any(name in w.helpers() for w in writers)]
     context = {
@@ -58,7 +59,10 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "tile_apis": sorted({api for w in writers for api in w.apis("tile")}),
         "fold_apis": sorted({api for w in writers for form in _FOLDS for api in w.apis(form)}),
         **split.context([w.s for w in writers]),
-        "variants": [w.text(camel(entry) + _SUFFIX[w.s.template] * (len(writers) > 1)) for w in writers],
+        "parts": bool(schedule.parts),
+        "variants": [
+            w.text(camel(entry) + _suffix(schedule, k), part=bool(schedule.parts)) for k, w in enumerate(writers)
+        ],
     }
     kernel_cpp = render("kernel.cpp.j2", k=context)
     tiling_h = render("tiling.h.j2", entry=entry, tiling=tiling, fields=schedule.fields)
@@ -69,6 +73,15 @@ _SUFFIX = {
     "row_resident": "Resident", "column_resident": "Resident", "row_streaming": "Streaming",
     "column_streaming": "Streaming", "row_split": "Split", "column_split": "Split", "pointwise": "",
 }  # fmt: skip
+
+
+def _suffix(schedule: Schedule, piece: int) -> str:
+    """What the class of a piece has after the name of the kernel."""
+    if schedule.parts:
+        return f"Part{piece}"
+    return _SUFFIX[schedule.variants[piece].template] if schedule.variants else ""
+
+
 # helper templates in the order of their dependences
 _HELPERS = (
     "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
@@ -90,14 +103,19 @@ class _Writer:
         self.has_panel = bool(panel.instrs or panel.loads)
         self.frees_panel = bool(self.queues.groups("in", 0))
 
-    def text(self, cls: str) -> dict[str, object]:
-        """What the template needs of one variant; its tiling values have the variant's prefix."""
+    def text(self, cls: str, *, part: bool) -> dict[str, object]:
+        """What the template needs of one variant or part; its tiling values have its prefix.
+
+        The cores of a part are counted from the one that begins it.
+        """
+        core = "core_" if part else "GetBlockIdx()"
 
         def own(lines: Sequence[str]) -> list[str]:
-            return [_FIELD.sub(f"t_.{self.s.prefix}", line) for line in lines]
+            return [_CORE.sub(core, _FIELD.sub(f"t_.{self.s.prefix}", line)) for line in lines]
 
         return {
             "cls": cls,
+            "prefix": self.s.prefix,
             "shared": self.s.shared,
             "tiling_key": self.s.tiling_key,
             "tile_text": own([self.tile_text()])[0],

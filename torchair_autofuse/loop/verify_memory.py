@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import floordiv, mod
 
 import sympy
 
@@ -163,6 +164,10 @@ def _divisions(offset: Expr, pitch: Expr) -> list[tuple[Expr, Expr]]:
     guesses: list[tuple[Expr, Expr]] = [(0, offset)]
     if isinstance(offset, int):
         return guesses
+    if isinstance(pitch, int):
+        terms = [(c, m) for m, c in offset.as_coefficients_dict().items()]
+        row, column = (expr.simplify(sum(f(c, pitch) * m for c, m in terms)) for f in (floordiv, mod))
+        return [*guesses, (row, column)]
     try:
         generators = [expr.symbol(g) for g in sorted(expr.free_symbols(offset) | expr.free_symbols(pitch))]
         quotients, remainder = sympy.reduced(offset, [sympy.sympify(pitch)], *generators)

@@ -100,7 +100,8 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
     target.field.extend(schedule.fields)
     target.block_dim, target.ub_used = "block_dim", "ub_used"
     target.tiling_key, target.workspace_bytes = str(schedule.tiling_key), schedule.workspace_bytes
-    _buffers(target, schedule)
+    for piece in schedule.parts or (schedule,):
+        _buffers(target, piece)
 
 
 def _buffers(target: Any, schedule: Schedule) -> None:
@@ -111,8 +112,10 @@ def _buffers(target: Any, schedule: Schedule) -> None:
         name = names.place(places.index(slot.id)).rstrip("_")
         values = [t.param for t in transfers if t.buf == slot.queue]
         num = copies.get(slot.queue, 1)
+        name = f"{schedule.prefix}{name}"
         target.buffer.add(name=name, layout=slot.layout.value, itemsize=slot.itemsize, copies=num, value=values)
     if schedule.program.scratch:
-        target.buffer.add(name="scratch", layout="full", itemsize=schedule.program.scratch, copies=1)
+        target.buffer.add(name=f"{schedule.prefix}scratch", layout="full", itemsize=schedule.program.scratch, copies=1)
     for i, table in enumerate(schedule.plan.tables):
-        target.buffer.add(name=f"table{i}", layout="once", itemsize=table.bytes, copies=1, value=["offsets for Gather"])
+        name = f"{schedule.prefix}table{i}"
+        target.buffer.add(name=name, layout="once", itemsize=table.bytes, copies=1, value=["offsets for Gather"])

@@ -41,8 +41,11 @@ def _at_least_one(size: Expr) -> Expr:
     return 1 if isinstance(size, int) else expr.simplify(sympy.Max(size, 1))
 
 
-def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
-    """Why some load or store of a tile is not one copy, or could meet another core's; None if all is well."""
+def copies_reason(program: Program, axes: Sequence[Axis], seams: frozenset[str] = frozenset()) -> Reason | None:
+    """Why some load or store of a tile is not one copy, or could meet another core's; None if all is well.
+
+    ``seams``: outputs for which the caller sees to it that no two cores meet.
+    """
     rows, cols = (axes[-2] if len(axes) > 1 else None), (axes[-1] if axes else None)
     stores = {x.buf for x in program.stores}
     for transfer in (*program.loads, *program.stores):
@@ -57,7 +60,8 @@ def copies_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
             gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, run))
             if rows.size != 1 and not nonnegative(gap):
                 return Reason("AF210", f"rows of {transfer.param} may overlap or run backwards")
-        if transfer.buf in stores and not (_dense(transfer, axes) or apart(program, transfer, cols)):
+        owned = transfer.buf not in stores or transfer.param in seams
+        if not owned and not (_dense(transfer, axes) or apart(program, transfer, cols)):
             return Reason("AF210", f"two cores could write one 32-byte block of {transfer.param}")
     return None
 
@@ -76,14 +80,19 @@ def _strided_reason(program: Program, transfer: Transfer, stride: object, stored
 
 def _dense(store: Transfer, axes: Sequence[Axis]) -> bool:
     """Whether a store fills its output in the order of the axes."""
+    strides = dict(store.strides)
+    return store.offset == 0 and dense_from_offset(store, [(a.name, a.size) for a in axes if a.name in strides])
+
+
+def dense_from_offset(store: Transfer, axes: Sequence[tuple[str, Expr]]) -> bool:
+    """Whether a store fills one run of its output in the order of ``axes`` (name, size), and has all of them."""
     strides: dict[str, Expr] = dict(store.strides)
     pitch: Expr = store.lanes
-    for axis in reversed(axes):
-        if axis.name in strides:
-            if not expr.equal(strides[axis.name], pitch):
-                return False
-            pitch = expr.mul(pitch, axis.size)
-    return store.offset == 0
+    for name, size in reversed(axes):
+        if name not in strides or not expr.equal(strides[name], pitch):
+            return False
+        pitch = expr.mul(pitch, size)
+    return True
 
 
 def apart(program: Program, store: Transfer, cols: Axis | None) -> bool:

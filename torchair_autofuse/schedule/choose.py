@@ -9,32 +9,40 @@ from torchair_autofuse.schedule.columns import column_schedule
 from torchair_autofuse.schedule.pointwise import tiles_schedule
 from torchair_autofuse.schedule.reasons import values_reason
 from torchair_autofuse.schedule.schedule import Schedule
+from torchair_autofuse.schedule.sequence import sequence_schedule
 from torchair_autofuse.schedule.stream import stream_schedule
 from torchair_autofuse.schedule.variants import combine
 from torchair_autofuse.soc.chip import Chip
 
 
 def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
-    """The schedule of a single-nest kernel, or why there is none.
+    """The schedule of a kernel, or why there is none. Several nests become parts that run one after the other.
 
-    Without reductions: tiles of any part of the elements. With: whole rows (or columns, where an axis further out is
-    reduced) in UB as far as they fit, else passes over tiles, shared by several cores where that pays. What sizes
-    decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210 for what no template
-    covers, and AF212 when even the smallest tile does not fit in UB.
+    A nest without reductions: tiles of any part of the elements. With: whole rows (or columns, where an axis further
+    out is reduced) in UB as far as they fit, else passes over tiles, shared by several cores where that pays. What
+    sizes decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210 for what no
+    template covers, AF212 when even the smallest tile does not fit in UB, and AF213 for too many nests.
     """
-    if len(kernel.nests) != 1:
-        return Reason("AF210", "kernels of several nests have no schedule yet")
-    plain = canonical(kernel).nests[0]
+    nests = canonical(kernel).nests
+    if len(nests) == 1:
+        return _nest(kernel, nests[0], chip)
+    return sequence_schedule(kernel, nests, chip, _nest)
+
+
+def _nest(kernel: Kernel, plain: Nest, chip: Chip, seams: frozenset[str] = frozenset()) -> Schedule | Reason:
+    """The schedule of one canonical nest of ``kernel``. ``seams``: see access.copies_reason."""
     reason = values_reason(plain)
     if reason is not None:
         return reason
     reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
     if reduced:
-        return _reduction(kernel, plain, frozenset(reduced), chip)
-    return tiles_schedule(kernel, plain, chip, resident=False)
+        return _reduction(kernel, plain, frozenset(reduced), chip, seams)
+    return tiles_schedule(kernel, plain, chip, resident=False, seams=seams)
 
 
-def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) -> Schedule | Reason:
+def _reduction(
+    kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip, seams: frozenset[str]
+) -> Schedule | Reason:
     """Rows or columns in UB as a whole where they are known to fit, else passes over tiles."""
     uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
     if uneven is not None:
@@ -45,7 +53,7 @@ def _reduction(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: Chip) 
         if len(reduced) > 1 or isinstance(streaming, Reason):
             return streaming
         return _resident_or(column_schedule(kernel, nest, reduced, chip), streaming, chip)
-    resident = tiles_schedule(kernel, nest, chip, resident=True)
+    resident = tiles_schedule(kernel, nest, chip, resident=True, seams=seams)
     if isinstance(resident, Reason):
         return stream_schedule(kernel, nest, reduced, chip) if resident.code == "AF212" else resident
     if isinstance(cols.size, int):

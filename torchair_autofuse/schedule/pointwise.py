@@ -24,10 +24,13 @@ BYTES_PER_CORE = 4096
 """A core is not started for less traffic than this (guides for 2201)."""
 
 
-def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -> Schedule | Reason:
+def tiles_schedule(
+    kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool, seams: frozenset[str] = frozenset()
+) -> Schedule | Reason:
     """A schedule of tiles that hold whole rows (``resident``: all that is reduced) or any part of the elements.
 
-    Refuses with AF210 what is not contiguous, AF202 without instructions, AF212 when the smallest tile does not fit.
+    ``seams``: see access.copies_reason. Refuses with AF210 what is not contiguous, AF202 without instructions, AF212
+    when the smallest tile does not fit.
     """
     nest, empty = with_empty_axes(plain, {plain.axes[-1].name} if resident else set())
     axes = nest.axes
@@ -39,7 +42,7 @@ def tiles_schedule(kernel: Kernel, plain: Nest, chip: Chip, *, resident: bool) -
         rows = rows or Axis(ONE_ROW, 1)
     access = plain.axes if len(axes) > 1 or rows is None else (rows, *plain.axes)
     program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
-    reason = copies_reason(program, access) or types_reason(program)
+    reason = copies_reason(program, access, seams) or types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)

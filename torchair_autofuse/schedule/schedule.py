@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest
@@ -13,7 +14,8 @@ from torchair_autofuse.schedule.ub import UbPlan
 
 @dataclass(frozen=True)
 class Schedule:
-    """How one kernel runs on one architecture, total over all sizes: by itself, or by choice among ``variants``.
+    """How one kernel runs on one architecture, total over all sizes: by itself, by choice among ``variants``, or as
+    ``parts`` in order; with those it has the nest, axes, program and plan of the first.
 
     ``rows``: the tile's row axis, None for a flat tile; ``cols``: its column axis, None when everything is a scalar;
     ``outer``: the axes around it, outermost first; rows that share all outer indices form a panel. ``steps`` compute
@@ -35,13 +37,23 @@ class Schedule:
     empty: tuple[Axis, ...] = ()
     streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
     variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
-    prefix: str = ""  # of the names of its tiling values, as one of several variants
+    parts: tuple[Schedule, ...] = ()  # a schedule per nest, which run one after the other
+    prefix: str = ""  # of the names of its tiling values, as one of several variants or parts
     tiling_key: int | str = 1
     shared: bool = False  # several cores share a block of kept work and exchange results through workspace
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
         """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
         return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
+
+    @property
+    def pieces(self) -> tuple[Schedule, ...]:
+        """The schedules of one nest that it is made of."""
+        return self.variants or self.parts or (self,)
+
+    def running(self, tiling: Mapping[str, int]) -> tuple[Schedule, ...]:
+        """Those of its pieces that run at these tiling values."""
+        return (self.variants[tiling["tiling_key"] - 1],) if self.variants else self.pieces
 
     @property
     def workspace_bytes(self) -> str:

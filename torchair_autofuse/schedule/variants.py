@@ -17,7 +17,7 @@ def combine(first: Schedule, guard: str, second: Schedule) -> Schedule:
     """
     holds = Var(f"a_{guard}")
     more = [replace(v, prefix=f"b_{v.prefix}", tiling_key=k + 2) for k, v in enumerate(second.variants or (second,))]
-    steps = [*_prefixed(first, "a_"), *_prefixed(second, "b_")]
+    steps = [*prefixed(first, "a_"), *prefixed(second, "b_")]
     for name in ("block_dim", "ub_used", "tile_rows", "tile_cols"):
         steps.append(Let(name, t.select(holds, Var(f"a_{name}"), Var(f"b_{name}"))))
     workspaces = [
@@ -36,7 +36,8 @@ def combine(first: Schedule, guard: str, second: Schedule) -> Schedule:
     )
 
 
-def _prefixed(schedule: Schedule, prefix: str) -> list[Let]:
+def prefixed(schedule: Schedule, prefix: str) -> list[Let]:
+    """The tiling steps of a schedule with a prefix before all of their names."""
     names = {step.name for step in schedule.steps}
 
     def rename(tree: Tree) -> Tree:

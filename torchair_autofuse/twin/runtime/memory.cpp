@@ -273,6 +273,13 @@ void pipe_create() {
     memset(c.live_at, 0, sizeof(c.live_at));
 }
 
+namespace {
+void forget_event(Core& c, uint8_t event, int8_t id) {
+    c.flags[event][id].set = false;
+    c.event_used[event] &= static_cast<uint8_t>(~(1u << id));  // the next TPipe starts with all ids
+}
+}  // namespace
+
 // Runs in a destructor, so it must not throw: a leak is noted and reported when the block ends.
 void pipe_destroy() {
     Core& c = core();
@@ -284,11 +291,11 @@ void pipe_destroy() {
                      pos_name(b.pos), b.len, b.state == kQueued ? "enqueued" : "allocated");
         }
         if (b.que >= 0 && b.backward_id >= 0) {  // the destructor waits for these
-            c.flags[c.ques[b.que].backward][b.backward_id].set = false;
+            forget_event(c, c.ques[b.que].backward, b.backward_id);
             b.backward_id = -1;
         }
         if (b.que >= 0 && b.forward_id >= 0) {
-            c.flags[c.ques[b.que].forward][b.forward_id].set = false;
+            forget_event(c, c.ques[b.que].forward, b.forward_id);
             b.forward_id = -1;
         }
         b.state = kFree;

@@ -1,0 +1,226 @@
+"""Kernels of several nests on the twin against the interpreter: concatenation along any axis, of any sizes."""
+
+from __future__ import annotations
+
+import pytest
+from concat_kernels import concat_text
+from kernel_runner import check, runner, scheduled
+
+from torchair_autofuse.messages import Reason
+
+SOCS = ("Ascend910B1", "Ascend950PR_9599")
+ROWS = (1, 2, 47, 49)
+MIXES = (
+    (1, 1), (1, 15), (16, 16), (16, 17), (17, 16), (31, 33), (32, 32), (33, 1, 15), (15, 16, 17), (31, 32, 33),
+    (1, 15, 16, 17, 31, 32, 33), (64, 1, 32), (128, 64, 32, 16),
+)  # fmt: skip
+BODIES = ("copy", "neg", "bias")
+
+
+def rows(*counts):
+    return [{"s0": n} for n in counts]
+
+
+# ---- inner ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "bf16", "i32"])
+@pytest.mark.parametrize("widths", MIXES, ids=str)
+def test_inner_axis(widths, dtype):
+    check(concat_text(["s0", 0], 1, widths, dtype, bodies=BODIES), rows(*ROWS))
+
+
+@pytest.mark.parametrize("widths", MIXES[1::2], ids=str)
+def test_inner_axis_of_bools(widths):
+    check(concat_text(["s0", 0], 1, widths, "bool", bodies=("copy", "neg")), rows(*ROWS))
+
+
+@pytest.mark.parametrize("widths", [(16, 17), (32, 64)], ids=str)
+def test_the_other_chip(widths):
+    check(concat_text(["s0", 0], 1, widths, bodies=BODIES), rows(1, 49, 3000), SOCS[1])
+
+
+@pytest.mark.parametrize("count", [2, 3, 26, 27, 64])
+@pytest.mark.parametrize("width", [5, 32])
+def test_many_parts(count, width):
+    check(concat_text(["s0", 0], 1, [width] * count), rows(3, 49))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "i32"])
+def test_symbolic_widths(dtype):
+    text = concat_text(["s0", 0], 1, ["s1", "s2", 16], dtype, bodies=BODIES)
+    sizes = ((1, 1, 1), (47, 15, 17), (49, 16, 32), (50, 0, 16), (50, 16, 0), (50, 0, 0), (0, 5, 5), (3, 9001, 40))
+    check(text, [dict(zip(("s0", "s1", "s2"), s)) for s in sizes])
+
+
+def test_rows_longer_than_ub():
+    text = concat_text(["s0", 0], 1, [60000, 33, 60000], bodies=BODIES)
+    check(text, rows(1, 3, 49))
+
+
+# ---- middle and outer -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tail", [1, 3, 16, 33])
+def test_middle_axis(tail):
+    text = concat_text(["s0", 0, tail], 1, [2, "s1", 5], bodies=BODIES)
+    check(text, [{"s0": a, "s1": b} for a, b in ((1, 1), (2, 3), (7, 0), (47, 16), (49, 33), (0, 4))])
+
+
+def test_middle_axis_with_outer_and_inner_symbols():
+    text = concat_text(["s0", 3, 0, "s2"], 2, ["s1", 1], "f32", bodies=("bias", "copy"))
+    shapes = ((1, 1, 1), (2, 3, 8), (5, 31, 7), (40, 2, 33), (3, 0, 5), (3, 5, 0))
+    check(text, [dict(zip(("s0", "s1", "s2"), s)) for s in shapes])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "bool"])
+def test_outer_axis_of_flat_parts(dtype):
+    bodies = ("copy", "neg")
+    text = concat_text([0], 0, ["s0", "s1", 7, "s2"], dtype, bodies=bodies)
+    shapes = (
+        (0, 0, 0), (1, 1, 1), (0, 1, 0), (17, 31, 33), (1000, 10001, 5), (40001, 3, 60000), (100000, 100001, 100002),
+    )  # fmt: skip
+    check(text, [dict(zip(("s0", "s1", "s2"), s)) for s in shapes])
+
+
+@pytest.mark.parametrize("tail", [1, 3, 24, 32, "s2"])
+def test_outer_axis_with_rows(tail):
+    """A bias keeps rows and columns apart, so that a part is tiles of rows at an offset."""
+    text = concat_text([0, tail], 0, ["s0", 5, "s1"], bodies=("bias", "copy", "bias"))
+    shapes = ((1, 1, 1), (2, 3, 5), (47, 49, 7), (0, 3, 16), (4, 0, 33), (3001, 2002, 24))
+    check(text, [dict(zip(("s0", "s1", "s2"), s)) for s in shapes])
+
+
+def test_outer_axis_of_many_tiny_parts():
+    check(concat_text([0], 0, [1, 2, 3, 30, 1, 1, 15, 700] * 8, bodies=("copy", "neg")), [{}])
+
+
+# ---- several outputs, shared inputs, reductions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("widths", [(16, 32), (15, 33, 1)], ids=str)
+def test_two_outputs(widths):
+    check(concat_text(["s0", 0], 1, widths, bodies=BODIES, outputs=2), rows(*ROWS, 1000))
+
+
+@pytest.mark.parametrize("dims", [(["s0", 0], 1), ([0, 16], 0), (["s0", 0, 5], 1)], ids=str)
+def test_a_part_that_is_stored_by_itself_too(dims):
+    parts = (16, 48) if dims[1] == 0 else (15, 17, 16)
+    check(concat_text(*dims, parts, bodies=("keep", "fill")), rows(*ROWS))
+
+
+SHIFTED = """
+kernel rotate(in x: f16[s0, {w}], in c: f32[s0, 1], out y: f16[s0, {w}], out z: f32[s0, {w}]) where s0 = x.0
+nest n0 [a0: s0, a1: {h}]
+  a: f16 = load x[{w}*a0 + a1 + {h}]
+  b: f32 = cast(a, rint)
+  c: f32 = load c[a0]
+  d: f32 = mul(b, c)
+  e: f16 = cast(d, rint)
+  store y[{w}*a0 + a1] = e
+  store z[{w}*a0 + a1] = d
+nest n1 [a0: s0, a1: {h}]
+  a: f16 = load x[{w}*a0 + a1]
+  b: f32 = cast(a, rint)
+  store y[{w}*a0 + a1 + {h}] = a
+  store z[{w}*a0 + a1 + {h}] = b
+"""
+
+
+@pytest.mark.parametrize("half", [1, 15, 32])
+def test_nests_that_load_one_input_at_different_offsets(half):
+    check(SHIFTED.format(w=2 * half, h=half), rows(*ROWS, 2000))
+
+
+LANES = """
+kernel lanes(in x: f16[s0, {w}], in z: f32[s1, {h}], out y: f16[s0, {w}],
+  out q: f32[s0 + s1, {w}]) where s0 = x.0, s1 = z.0
+nest n0 [a0: s0, a1: {h}]
+  a: f16 = load x[{w}*a0 + 2*a1 + 1]
+  b: f32 = cast(a, rint)
+  c: f16 = load x[{w}*a0 + 2*a1]
+  d: f32 = cast(c, rint)
+  store y[{w}*a0 + a1] = a
+  store q[{w}*a0 + 2*a1] = b
+  store q[{w}*a0 + 2*a1 + 1] = d
+nest n1 [a0: s0, a1: {h}]
+  a: f16 = load x[{w}*a0 + 2*a1]
+  store y[{w}*a0 + a1 + {h}] = a
+nest n2 [a0: s1, a1: {h}]
+  a: f32 = load z[{h}*a0 + a1]
+  b: f32 = neg(a)
+  store q[{w}*a0 + 2*a1 + {w}*s0] = a
+  store q[{w}*a0 + 2*a1 + {w}*s0 + 1] = b
+"""
+
+
+@pytest.mark.parametrize("half", [16, 24])
+def test_lanes_in_parts(half):
+    """Parts that pick every second element, and parts that put elements in turn into an output."""
+    check(LANES.format(w=2 * half, h=half), [{"s0": a, "s1": b} for a, b in ((1, 1), (48, 49), (0, 5), (640, 3))])
+
+
+@pytest.mark.parametrize("dims", [(["s0", 0], 1, (33, 64)), ([0, 24], 0, ("s0", "s1"))], ids=str)
+def test_softmax_of_a_part(dims):
+    text = concat_text(*dims, bodies=("softmax", "copy"))
+    check(text, [{"s0": a, "s1": b} for a, b in ((1, 1), (47, 3), (49, 1000), (0, 4))])
+
+
+COLUMNS = """
+kernel columns(in x: f32[8, 50, 64], in z: f32[8, 64], out y: f32[16, 64])
+nest n0 [a0: 8, a1: 50, a2: 64]
+  a: f32 = load x[3200*a0 + 64*a1 + a2]
+  b: f32 = reduce sum(a) over (a1)
+  store y[64*a0 + a2] = b
+nest n1 [a0: 8, a1: 64]
+  a: f32 = load z[64*a0 + a1]
+  store y[64*a0 + a1 + 512] = a
+"""
+
+
+def test_a_column_reduction_beside_a_copy():
+    check(COLUMNS, [{}])
+
+
+# ---- what it costs --------------------------------------------------------------------------------------------------
+
+
+def test_aligned_parts_are_copied_in_large_tiles():
+    made = runner(concat_text(["s0", 0], 1, [64, 128, 32]))
+    profile = made.check({"s0": 48 * 64})
+    tiles = 3 * 48
+    assert profile.block_dim == 48
+    assert (profile.mte2_instructions, profile.mte3_instructions) == (tiles, tiles)
+    assert profile.mean_dma_bytes == 64 * 2 * 224 / 3
+    assert profile.gm_read_bytes == profile.gm_written_bytes == 48 * 64 * 224 * 2
+
+
+def test_parts_use_different_cores():
+    """Small parts, of one core each, run side by side."""
+    made = runner(concat_text([0, 1024], 0, [8] * 6))
+    profile = made.check({})
+    assert profile.block_dim == 48
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+INTERLEAVED = """
+kernel k(in a: f16[s0, s1], in b: f16[s1], out y: f16[s0, s1], out z: f16[s0, 2*s1]) where s0 = a.0, s1 = a.1
+nest n0 [a0: s0, a1: s1]
+  v: f16 = load a[s1*a0 + a1]
+  store z[2*s1*a0 + a1] = v
+  store y[s1*a0 + a1] = v
+nest n1 [a0: s1, a1: s0]
+  v: f16 = load b[a0]
+  store z[2*s1*a1 + a0 + s1] = v
+"""
+
+
+def test_parts_in_unlike_orders_are_refused():
+    made = scheduled(INTERLEAVED)
+    assert isinstance(made, Reason) and made.code == "AF210", made
+
+
+def test_too_many_parts_are_refused():
+    made = scheduled(concat_text(["s0", 0], 1, [8] * 65))
+    assert isinstance(made, Reason) and made.code == "AF213" and "65" in made.text, made

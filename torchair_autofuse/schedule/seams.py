@@ -1,0 +1,242 @@
+"""How the parts of a kernel share cores where several of them store to one output, so that no 32-byte block has two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from math import gcd
+
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.bounds import less_equal, nonnegative
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Kernel
+from torchair_autofuse.loop.verify_memory import kernel_facts
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import apart, dense_from_offset
+from torchair_autofuse.schedule.program import ONE_ROW, Layout, Transfer
+from torchair_autofuse.schedule.schedule import Schedule
+from torchair_autofuse.schedule.tiling import Tree
+
+_BLOCK = 32  # bytes
+_SPLIT_BY_ROWS = ("pointwise", "row_resident")  # templates whose shares of rows can be set from outside
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parts, by index, that share cores in one way. ``kind``:
+
+    "own": a single part, which shares out its work as it would alone.
+    "rows": every part is ``rows`` outer rows, of ``inner`` tile rows each; a core owns the same outer rows of all of
+    them, a multiple of ``unit``.
+    "run": every part is one run of each output, one after the other; a core's share ends where ``phase`` plus its last
+    row (or element, where the part is flat) is a multiple of ``unit``. The core that ends one part begins the next.
+    """
+
+    kind: str
+    parts: tuple[int, ...]
+    rows: Expr = 1
+    inner: tuple[Expr, ...] = ()
+    phases: tuple[Expr, ...] = ()
+    units: tuple[Tree, ...] = ()  # of every part, or one for all
+
+
+def groups(kernel: Kernel, parts: Sequence[Schedule]) -> list[Group] | Reason:
+    """All parts in groups, in the order they should run; AF210 names an output that nothing is known to be safe for."""
+    tied = _tied(parts)
+    found = []
+    for members in _components(len(parts), tied):
+        if len(members) == 1 and not any(members[0] in of for of in tied.values()):
+            found.append(Group("own", members))
+            continue
+        names = frozenset(name for name, of in tied.items() if members[0] in of or set(of) & set(members))
+        group = _run(kernel, parts, members, names) or _rows(kernel, parts, members, names)
+        if group is None:
+            return Reason("AF210", f"two cores could write one 32-byte block of {', '.join(sorted(names))}")
+        found.append(group)
+    return found
+
+
+def whole_blocks(run: Expr, itemsize: int) -> Tree:
+    """The least number of runs of so many elements that fill whole 32-byte blocks (a power of two)."""
+    if isinstance(run, int):
+        return _BLOCK // gcd(_BLOCK, run * itemsize)
+    size = t.mul(t.from_expr(run), itemsize)
+    found: Tree = _BLOCK // itemsize
+    block = 2 * itemsize
+    while block <= _BLOCK:
+        found = t.select(t.mod(size, block), found, _BLOCK // block)
+        block *= 2
+    return found
+
+
+def _tied(parts: Sequence[Schedule]) -> dict[str, tuple[int, ...]]:
+    """Outputs that several parts store to, not all of them in whole blocks -> those parts."""
+    users: dict[str, dict[int, None]] = {}
+    loose: set[str] = set()
+    for k, part in enumerate(parts):
+        for store in part.program.stores:
+            users.setdefault(store.param, {})[k] = None
+            if not apart(part.program, store, part.cols):
+                loose.add(store.param)
+    return {name: tuple(of) for name, of in users.items() if len(of) > 1 and name in loose}
+
+
+def _components(count: int, tied: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
+    """The parts 0..count-1, together where an output ties them."""
+    leader = list(range(count))
+    for of in tied.values():
+        together = {leader[k] for k in of}
+        leader = [min(together) if x in together else x for x in leader]
+    return [tuple(k for k in range(count) if leader[k] == x) for x in dict.fromkeys(leader)]
+
+
+def _row_axes(part: Schedule) -> list[tuple[str, Expr]]:
+    """(name, true size) of the axes around the columns, outermost first."""
+    axes = [*part.outer, *([part.rows] if part.rows is not None and part.rows.name != ONE_ROW else [])]
+    true = {a.name: a.size for a in part.empty}
+    return [(a.name, true.get(a.name, a.size)) for a in axes]
+
+
+def _columns(part: Schedule) -> list[tuple[str, Expr]]:
+    true = {a.name: a.size for a in part.empty}
+    return [(part.cols.name, true.get(part.cols.name, part.cols.size))] if part.cols is not None else []
+
+
+def _size(axes: Sequence[tuple[str, Expr]]) -> Expr:
+    return expr.product(size for _, size in axes)
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _run(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], tied: frozenset[str]) -> Group | None:
+    """The group of parts that fill their outputs one after the other, or None."""
+    facts = kernel_facts(kernel)
+    begins: dict[int, dict[str, Expr]] = {}
+    phases: dict[int, Expr] = {}
+    units: dict[int, Tree] = {}
+    for k in members:
+        found = _run_of(parts[k], tied)
+        if found is None:
+            return None
+        begins[k], phases[k], units[k] = found
+    order = sorted(members, key=lambda k: (max(_sample(b) for b in begins[k].values()), k))
+    for name in tied:
+        storing = [i for i, k in enumerate(order) if name in begins[k]]
+        if storing != list(range(storing[0], storing[0] + len(storing))):
+            return None
+        for i in storing[:-1]:
+            part = parts[order[i]]
+            lanes = next(x.lanes for x in part.program.stores if x.param == name)
+            end = expr.add(begins[order[i]][name], expr.mul(_size([*_row_axes(part), *_columns(part)]), lanes))
+            if not less_equal(end, begins[order[i + 1]][name], facts):
+                return None
+    return Group("run", tuple(order), phases=tuple(phases[k] for k in order), units=tuple(units[k] for k in order))
+
+
+def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr, Tree] | None:
+    """(output -> offset of the run, phase, unit) of one part; None where it is not one run of each tied output."""
+    rows, cols = _row_axes(part), _columns(part)
+    if part.template not in _SPLIT_BY_ROWS or (part.rows is None and rows):
+        return None
+    step: Expr = 1 if part.rows is None else _size(cols)  # elements between the places where a share may end
+    single = part.rows is not None and _size(rows) == 1
+    begins: dict[str, Expr] = {}
+    at: list[tuple[Expr, Expr, int]] = []  # (elements before the first step in steps, elements per step, itemsize)
+    for store in part.program.stores:
+        buf = part.program.bufs[store.buf]
+        run = expr.mul(step, store.lanes)
+        has = [name in dict(store.strides) for name, _ in (rows if part.rows is not None else cols)]
+        if store.param in tied:
+            if store.param in begins or not dense_from_offset(store, [*rows, *cols]):
+                return None
+            begins[store.param] = store.offset
+            before = 0 if store.offset == 0 else expr.quotient(store.offset, run)
+            if before is None and not single:
+                return None
+            at.append((before or 0, run, buf.element))
+        elif not apart(part.program, store, part.cols) and any(has):
+            if not all(has):
+                return None
+            at.append((0, store.lanes if buf.layout == Layout.COL else run, buf.element))
+    if single:
+        return begins, 0, 1
+    unit = reduce(t.maximum, dict.fromkeys(whole_blocks(run, size) for _, run, size in at))
+    if any(not expr.equal(before, at[0][0]) for before, _, _ in at):
+        if not isinstance(unit, int) or not all(isinstance(b, int) and b % unit == 0 for b, _, _ in at):
+            return None
+        return begins, 0, unit
+    return begins, at[0][0], unit
+
+
+def _sample(e: Expr) -> int:
+    """A value at large sizes, to guess an order that is then proved."""
+    return expr.evaluate(e, {s: 1009 + 2 * i for i, s in enumerate(sorted(expr.free_symbols(e)))})
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], tied: frozenset[str]) -> Group | None:
+    """The group of parts that lie side by side in the same outer rows of their outputs, or None."""
+    if any(parts[k].template not in _SPLIT_BY_ROWS or parts[k].rows is None for k in members):
+        return None
+    first = _row_axes(parts[members[0]])
+    for stop in range(len(first), 0, -1):
+        rows = _size(first[:stop])
+        found = [_rows_of(kernel, parts[k], tied, rows) for k in members]
+        known = [f for f in found if f is not None]
+        if len(known) == len(members):
+            unit = reduce(t.maximum, dict.fromkeys(u for _, units in known for u in units))
+            return Group("rows", members, rows=rows, inner=tuple(inner for inner, _ in known), units=(unit,))
+    return None
+
+
+def _rows_of(kernel: Kernel, part: Schedule, tied: frozenset[str], rows: Expr) -> tuple[Expr, list[Tree]] | None:
+    """(tile rows per outer row, units of all outputs) of a part that is ``rows`` outer rows of each tied output."""
+    axes = _row_axes(part)
+    stop = next((i for i in range(len(axes), 0, -1) if expr.equal(_size(axes[:i]), rows)), None)
+    if stop is None:
+        return None
+    units: list[Tree] = []
+    for store in part.program.stores:
+        itemsize = part.program.bufs[store.buf].element
+        if store.param in tied:
+            pitch = _pitch(kernel, part, store, axes[:stop], rows)
+            if pitch is None:
+                return None
+            units.append(whole_blocks(pitch, itemsize))
+            continue
+        strides = dict(store.strides)
+        has = [name in strides for name, _ in axes[:stop]]
+        if apart(part.program, store, part.cols) or not any(has):
+            continue
+        if not all(has):
+            return None
+        inside = [(n, size) for n, size in [*axes[stop:], *_columns(part)] if n in strides]
+        units.append(whole_blocks(expr.mul(_size(inside), store.lanes), itemsize))
+    return _size(axes[stop:]), units
+
+
+def _pitch(
+    kernel: Kernel, part: Schedule, store: Transfer, outer: Sequence[tuple[str, Expr]], rows: Expr
+) -> Expr | None:
+    """Elements of an outer row of the store's output, if the store keeps within it at every step of ``outer``."""
+    strides: dict[str, Expr] = dict(store.strides)
+    if any(name not in strides for name, _ in outer):
+        return None
+    pitch = strides[outer[-1][0]]
+    if any(not expr.equal(strides[a], expr.mul(strides[b], size)) for (a, _), (b, size) in pairwise(outer)):
+        return None
+    if not expr.equal(expr.mul(rows, pitch), expr.product(kernel.param[store.param].dims)):
+        return None
+    names = {name for name, _ in outer}
+    inside = [(n, size) for n, size in [*_row_axes(part), *_columns(part)] if n in strides and n not in names]
+    facts = (*kernel_facts(kernel), *(expr.add(size, -1) for _, size in inside))
+    if not all(nonnegative(strides[n], facts) for n, _ in inside) or not nonnegative(store.offset, facts):
+        return None
+    reach = expr.add(store.offset, store.lanes, *(expr.mul(strides[n], expr.add(size, -1)) for n, size in inside))
+    return pitch if less_equal(reach, pitch, facts) else None
