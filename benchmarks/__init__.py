@@ -13,6 +13,8 @@ MEASURES: dict[str, str] = {
     "values": "benchmarks.values",
     "twin": "benchmarks.twin_profile",
     "reductions": "benchmarks.reductions",
+    "movement": "benchmarks.movement",
+    "blocks": "benchmarks.blocks",
     "seconds": "benchmarks.seconds",
     "inductor": "benchmarks.inductor",
     "determinism": "benchmarks.determinism",

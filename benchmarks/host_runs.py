@@ -12,6 +12,10 @@ from typing import Any
 import torchair_autofuse
 from benchmarks.models import MODELS, ROWS, Model
 from benchmarks.section import Settings, Unavailable
+from torchair_autofuse.ge.catalogue import MATMUL
+from torchair_autofuse.ge.reader import read
+from torchair_autofuse.ge.simplify import live
+from torchair_autofuse.pipeline import FusionResult
 from torchair_autofuse.report import FusionReport
 
 FLAGS = "--enable_autofuse=true;--autofuse_enable_pass=all"
@@ -24,7 +28,7 @@ class HostRun:
     """One model in one dtype, static or dynamic. Outputs are lists of tensors.
 
     ``exact``: the model itself on the inputs in f64; ``profiles``: op type -> TwinProfile of its last launch; seconds
-    are the least of a few warm calls.
+    are the least of a few warm calls. ``matmuls``: kernels of the fused graph that multiply matrices.
     """
 
     model: Model
@@ -39,10 +43,11 @@ class HostRun:
     seconds: float
     unfused_seconds: float
     eager_seconds: float
+    matmuls: int = 0
 
     @property
     def label(self) -> str:
-        return f"{self.model.name} {str(self.dtype).removeprefix('torch.')}{' dynamic' if self.dynamic else ''}"
+        return label(self.model, self.dtype, self.dynamic)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,11 @@ class Failure:
 
     label: str
     text: str
+
+
+def label(model: Model, dtype: Any, dynamic: bool = False) -> str:
+    """What a run is called in every table."""
+    return f"{model.name} {str(dtype).removeprefix('torch.')}{' dynamic' if dynamic else ''}"
 
 
 def runs(settings: Settings) -> Iterator[HostRun | Failure]:
@@ -70,14 +80,13 @@ def _run_or_failure(model: Model, dtype: Any, dynamic: bool, repeats: int = _REP
         with _one_thread():
             return run(model, dtype, dynamic, repeats)
     except Exception as error:  # one model must not take the others with it
-        label = f"{model.name} {str(dtype).removeprefix('torch.')}{' dynamic' if dynamic else ''}"
-        return Failure(label, f"{type(error).__name__}: {error}".splitlines()[0][:200])
+        return Failure(label(model, dtype, dynamic), f"{type(error).__name__}: {error}".splitlines()[0][:200])
 
 
-def run_or_failure(model: Model, dtype: Any, *, timed: bool = True) -> HostRun | Failure:
-    """One static run of a model of another measure. Without ``timed`` the seconds are of a single call."""
+def run_or_failure(model: Model, dtype: Any, *, dynamic: bool = False, timed: bool = True) -> HostRun | Failure:
+    """One run of a model of another measure. Without ``timed`` the seconds are of a single call."""
     _require()
-    return _run_or_failure(model, dtype, False, _REPEATS if timed else 1)
+    return _run_or_failure(model, dtype, dynamic, _REPEATS if timed else 1)
 
 
 def run(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> HostRun:
@@ -88,10 +97,13 @@ def run(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> Hos
     warm_up = model.make(dtype, ROWS)
     torchair_autofuse.clear_reports()
     kernels.clear()
+    results = _results()
+    results.clear()
     torchair_autofuse.enable(FLAGS)
     try:
         fused, seconds = _compiled(model, warm_up, inputs, dynamic, repeats)
         (report,) = torchair_autofuse.reports()
+        matmuls = sum(_matmuls(result) for result in results)
         profiles = dict(kernels.profiles())
         torchair_autofuse.disable()
         unfused, unfused_seconds = _compiled(model, warm_up, inputs, dynamic, repeats)
@@ -102,8 +114,25 @@ def run(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> Hos
     exact = _list(model.function(*doubles))
     eager_seconds = _least(lambda: model.function(*inputs), repeats)
     return HostRun(
-        model, dtype, dynamic, fused, unfused, eager, exact, report, profiles, seconds, unfused_seconds, eager_seconds
+        model, dtype, dynamic, fused, unfused, eager, exact, report, profiles, seconds, unfused_seconds, eager_seconds,
+        matmuls,
     )  # fmt: skip
+
+
+@cache
+def _results() -> list[FusionResult]:
+    """The results of all graphs fused since it was last cleared; the plugin calls a listener for good."""
+    from torchair_autofuse import plugin
+
+    results: list[FusionResult] = []
+    plugin.on_fused(results.append)
+    return results
+
+
+def _matmuls(result: FusionResult) -> int:
+    graph = read(result.model_def)
+    alive = live(graph.nodes)
+    return sum(node.type in MATMUL for node in graph.nodes if node.name in alive)
 
 
 def _compiled(

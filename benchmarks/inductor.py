@@ -27,11 +27,7 @@ def run(settings: Settings) -> list[Section]:
     notes: list[str] = ["kernels: launches without matmuls; bytes: what each side counts of global memory, per kernel"]
     backends: dict[str, dict[str, Any]] = {}
     for backend in ("gpu", "cpu"):
-        try:
-            backends[backend] = {row["label"]: row for row in measure(backend, settings)}
-        except Unavailable as reason:
-            backends[backend] = {}
-            notes.append(f"{backend}: {reason}")
+        backends[backend] = rows_by_label(backend, settings, "models", notes)
     rows = []
     for label, ours in _ours(settings, notes).items():
         gpu, cpu = (backends[b].get(label, {}) for b in ("gpu", "cpu"))
@@ -58,13 +54,25 @@ def _ours(settings: Settings, notes: list[str]) -> dict[str, tuple[int | None, i
     return found
 
 
-def measure(backend: str, settings: Settings) -> list[dict[str, Any]]:
-    """Rows of the worker for "cpu" or "gpu": label, kernels, bytes, seconds (cpu), error. Raises Unavailable."""
-    return _measure(backend, settings)
+def rows_by_label(backend: str, settings: Settings, models: str, notes: list[str]) -> dict[str, dict[str, Any]]:
+    """``measure`` as a table by label; where Inductor cannot run, none, and a note that says why."""
+    try:
+        return {row["label"]: row for row in measure(backend, settings, models)}
+    except Unavailable as reason:
+        notes.append(f"{backend}: {reason}")
+        return {}
+
+
+def measure(backend: str, settings: Settings, models: str = "models") -> list[dict[str, Any]]:
+    """Rows of the worker for "cpu" or "gpu": label, kernels, bytes, seconds (cpu), error. Raises Unavailable.
+
+    ``models``: the module of this folder whose MODELS are meant.
+    """
+    return _measure(backend, settings, models)
 
 
 @cache
-def _measure(backend: str, settings: Settings) -> list[dict[str, Any]]:
+def _measure(backend: str, settings: Settings, models: str) -> list[dict[str, Any]]:
     environment = {
         **os.environ,
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
@@ -72,7 +80,7 @@ def _measure(backend: str, settings: Settings) -> list[dict[str, Any]]:
         "OMP_NUM_THREADS": "1",  # as the calls it is compared with
         "PYTHONPATH": str(_ROOT),
     }
-    command = [sys.executable, "-m", "benchmarks.inductor_worker", backend, *settings.only_graphs]
+    command = [sys.executable, "-m", "benchmarks.inductor_worker", backend, models, *settings.only_graphs]
     try:
         done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:

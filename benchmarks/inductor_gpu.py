@@ -27,7 +27,7 @@ _A100 = dict(
 )  # fmt: skip
 
 
-def on_gpu(settings: Settings) -> list[dict[str, Any]]:
+def on_gpu(models: str, settings: Settings) -> list[dict[str, Any]]:
     """Kernels and bytes of every case on a GPU of the record above."""
     from torch._inductor.fx_passes import joint_graph, post_grad
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -38,7 +38,7 @@ def on_gpu(settings: Settings) -> list[dict[str, Any]]:
         module.lazy_init = lambda *args, **kwargs: None
     with _pretend():
         fake = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-        return [_one(label, model, dtype, fake) for label, model, dtype in cases(settings)]
+        return [_one(label, model, dtype, fake) for label, model, dtype in cases(models, settings)]
 
 
 def _one(label: str, model: Model, dtype: Any, fake: Any) -> dict[str, Any]:
@@ -61,9 +61,10 @@ def _lower(model: Model, dtype: Any, fake: Any) -> dict[str, Any]:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     real = model.make(dtype)
+    plain = make_fx(_as_tuple(model), tracing_mode="fake")(*real)  # indexing asks a real device before it dispatches
     with fake:
         inputs = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda") for t in real]
-        graph = make_fx(_as_tuple(model), decomposition_table=select_decomp_table(), tracing_mode="real")(*inputs)
+        graph = make_fx(plain, decomposition_table=select_decomp_table(), tracing_mode="real")(*inputs)
     with V.set_fake_mode(fake):
         joint_graph_passes(graph)
         view_to_reshape(graph)

@@ -1,4 +1,6 @@
-"""Asks TorchInductor for the kernels and bytes of the small models; prints a JSON list. Run by benchmarks.inductor.
+"""Asks TorchInductor for the kernels and bytes of models; prints a JSON list. Run by benchmarks.inductor.
+
+Arguments: the backend ("cpu", "gpu"), the module of this folder that has the MODELS, parts of names.
 
 On the CPU backend ``generated_kernel_count`` counts every vector and tail variant, so kernel calls left in the wrapper
 are counted instead. Bytes are ``GraphLowering.count_bytes``: each buffer once per kernel.
@@ -6,6 +8,7 @@ are counted instead. Bytes are ``GraphLowering.count_bytes``: each buffer once p
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -17,7 +20,7 @@ from unittest import mock
 import torch
 from torch._inductor.graph import GraphLowering
 
-from benchmarks.models import MODELS, Model
+from benchmarks.models import Model
 from benchmarks.section import Settings
 
 _CALL = re.compile(r"^\s+(?:\w+\.run\(|(?:kernels\.)?cpp_fused\w*\()", re.M)
@@ -40,9 +43,9 @@ class Spy:
         return {"label": label, "kernels": calls, "bytes": self.bytes, "seconds": seconds, "error": ""}
 
 
-def cases(settings: Settings) -> Iterator[tuple[str, Model, Any]]:
+def cases(models: str, settings: Settings) -> Iterator[tuple[str, Model, Any]]:
     """(label, model, dtype) of the static runs that are wanted; labels are those of host_runs."""
-    for model in MODELS:
+    for model in importlib.import_module(f"benchmarks.{models}").MODELS:
         if settings.wants(model.name):
             for dtype in model.dtypes:
                 yield f"{model.name} {str(dtype).removeprefix('torch.')}", model, dtype
@@ -53,9 +56,9 @@ def failed(label: str, error: Exception) -> dict[str, Any]:
     return {"label": label, "kernels": None, "bytes": None, "seconds": None, "error": text}
 
 
-def on_cpu(settings: Settings) -> list[dict[str, Any]]:
+def on_cpu(models: str, settings: Settings) -> list[dict[str, Any]]:
     """Compiles and runs with the C++ backend."""
-    return [_on_cpu(*c) for c in cases(settings)]
+    return [_on_cpu(*c) for c in cases(models, settings)]
 
 
 def _on_cpu(label: str, model: Model, dtype: Any) -> dict[str, Any]:
@@ -83,13 +86,14 @@ def _on_cpu(label: str, model: Model, dtype: Any) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    settings = Settings(tuple(arguments[1:]))
-    if arguments[0] == "gpu":
+    backend, models, *parts = arguments
+    settings = Settings(tuple(parts))
+    if backend == "gpu":
         from benchmarks.inductor_gpu import on_gpu
 
-        rows = on_gpu(settings)
+        rows = on_gpu(models, settings)
     else:
-        rows = on_cpu(settings)
+        rows = on_cpu(models, settings)
     print(json.dumps(rows))
     return 0
 

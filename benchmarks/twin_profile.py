@@ -5,8 +5,8 @@ from __future__ import annotations
 from benchmarks.host_runs import Failure, runs
 from benchmarks.section import Section, Settings, percent
 
-_COLUMNS = ("model", "op", "cores", "GM bytes", "floor", "of floor %", "mean copy bytes", "vector", "MTE2", "MTE3",
-            "elements per vector", "UB peak", "UB planned", "barriers")  # fmt: skip
+_COLUMNS = ("model", "op", "cores", "GM bytes", "floor", "of floor %", "mean copy bytes", "mean block bytes", "vector",
+            "MTE2", "MTE3", "elements per vector", "UB peak", "UB planned", "barriers")  # fmt: skip
 
 
 def run(settings: Settings) -> list[Section]:
@@ -23,7 +23,8 @@ def run(settings: Settings) -> list[Section]:
             per_vector = p.vector_elements / p.vector_instructions if p.vector_instructions else None
             rows.append((
                 found.label, op.op_type[-12:], p.block_dim, p.gm_bytes, floor, percent(p.gm_bytes, floor),
-                round(p.mean_dma_bytes), p.vector_instructions, p.mte2_instructions, p.mte3_instructions,
+                round(p.mean_dma_bytes), round(p.mean_block_bytes), p.vector_instructions, p.mte2_instructions,
+                p.mte3_instructions,
                 None if per_vector is None else round(per_vector), p.ub_peak_bytes, op.ub_bytes, p.barriers,
             ))  # fmt: skip
     notes = (

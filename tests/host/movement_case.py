@@ -27,7 +27,8 @@ WIDTHS = (1, 15, 16, 17, 31, 32, 33)
 class Case:
     """``kernels``: how many the fused static f32 graph has; None: not asserted.
 
-    ``fixed``: dtypes of single inputs, by position, where they are not the run's.
+    ``fixed``: dtypes of single inputs, by position, where they are not the run's. ``widths``: is run with all sizes
+    symbolic too, not just B and S.
     """
 
     name: str
@@ -37,14 +38,21 @@ class Case:
     dynamic: bool = True
     kernels: int | None = None
     fixed: tuple[tuple[int, torch.dtype], ...] = ()
+    widths: bool = False
 
-    def inputs(self, dtype: torch.dtype, batch: int, seq: int) -> tuple[Tensor, ...]:
-        """Arguments for these sizes; floats are standard normal, integers from -9 to 9."""
+    def inputs(self, dtype: torch.dtype, batch: int, seq: int, widths: bool = False) -> tuple[Tensor, ...]:
+        """Arguments for these sizes; floats are standard normal, integers from -9 to 9.
+
+        ``widths``: all sizes may become symbolic.
+        """
         types = dict(self.fixed)
         made = []
         for i, shape in enumerate(self.shapes):
             sizes = [{"B": batch, "S": seq}.get(n, n) for n in shape]
             made.append(values(sizes, types.get(i, dtype), seed=i))
+            known = tuple(at for at, n in enumerate(shape) if n not in ("B", "S"))
+            if known and not widths:
+                torch._dynamo.mark_static(made[-1], known)
         return tuple(made)
 
 

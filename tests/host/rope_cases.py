@@ -101,18 +101,18 @@ _HEADS: Shape = ("B", 4, "S", 32)
 _FULL = (_HEADS, _HEADS, ("S", 32), ("S", 32))
 _HALF = (_HEADS, _HEADS, ("S", 16), ("S", 16))
 ROPE: tuple[Case, ...] = (
-    Case("half by chunk", both(half_by_chunk), _FULL, FLOATS),
-    Case("half by slice", both(half_by_slice), _FULL, FLOATS),
-    Case("pairs by stack", both(pairs_by_stack), _FULL, FLOATS),
+    Case("half by chunk", both(half_by_chunk), _FULL, FLOATS, widths=True),
+    Case("half by slice", both(half_by_slice), _FULL, FLOATS, widths=True),
+    Case("pairs by stack", both(pairs_by_stack), _FULL, FLOATS, widths=True),
     Case("pairs by view", both(pairs_by_view), _FULL, FLOATS),
-    Case("halves apart", halves_apart, _HALF, FLOATS),
+    Case("halves apart", halves_apart, _HALF, FLOATS, widths=True),
     Case("pairs apart", pairs_apart, _HALF, FLOATS),
     Case("in f32", in_f32, _FULL, FLOATS, fixed=((2, F32), (3, F32))),
-    Case("partial", partial, (_HEADS, _HEADS, ("S", 20), ("S", 20)), FLOATS),
+    Case("partial", partial, (_HEADS, _HEADS, ("S", 20), ("S", 20)), FLOATS, widths=True),
     Case("odd halves", both(half_by_slice), (("B", 2, "S", 18),) * 2 + (("S", 18),) * 2, (F32, F16)),
     Case("from angles", from_angles, (_HEADS, _HEADS, ("S", 16)), (F32, F16)),
     Case("sequence first", both(half_by_chunk), (("B", "S", 4, 32),) * 2 + (("S", 1, 32),) * 2, (F32, F16)),
-    Case("fused projection", from_fused_projection, (("B", "S", 384), ("S", 32), ("S", 32)), FLOATS),
+    Case("fused projection", from_fused_projection, (("B", "S", 384), ("S", 32), ("S", 32)), FLOATS, widths=True),
     Case("grouped", grouped, (("B", 8, "S", 32), *(("B", 2, "S", 32),) * 2, ("S", 32), ("S", 32)), (F32, F16)),
 )
 
@@ -134,7 +134,7 @@ def selected(table: Tensor, index: Tensor) -> Any:
 
 
 GATHER: tuple[Case, ...] = (
-    Case("embedding", embedding, ((30, 24), ("B", "S"), ("S", 24)), FLOATS, fixed=((1, I64),)),
+    Case("embedding", embedding, ((30, 24), ("B", "S"), ("S", 24)), FLOATS, fixed=((1, I64),), widths=True),
     Case("embedding, i32", embedding, ((30, 24), ("B", "S"), ("S", 24)), fixed=((1, I32),)),
     Case("negative index", rows_by_index, ((30, 24), ("S",)), (F32, F16), fixed=((1, I64),)),
     Case("selected", selected, ((30, 24), (30,)), (F32, F16), fixed=((1, I64),)),

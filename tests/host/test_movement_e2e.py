@@ -25,7 +25,13 @@ STATIC = [
     for c in cases
     for d in c.dtypes
 ]
-DYNAMIC = [pytest.param(c, id=f"{family}: {c.name}") for family, cases in FAMILIES.items() for c in cases if c.dynamic]
+DYNAMIC = [
+    pytest.param(c, widths, id=f"{family}: {c.name}{', all' if widths else ''}")
+    for family, cases in FAMILIES.items()
+    for c in cases
+    if c.dynamic
+    for widths in ((False, True) if c.widths else (False,))
+]
 
 
 @pytest.mark.parametrize("case,dtype", STATIC)
@@ -38,11 +44,11 @@ def test_static(plugin: Any, case: Case, dtype: torch.dtype) -> None:
     check(runs)
 
 
-@pytest.mark.parametrize("case", DYNAMIC)
-def test_dynamic(plugin: Any, case: Case) -> None:
+@pytest.mark.parametrize("case,widths", DYNAMIC)
+def test_dynamic(plugin: Any, case: Case, widths: bool) -> None:
     """One compile, several batches and sequences."""
     sizes = ((3, 21), (2, 64), (5, 9))
-    runs = run(plugin, case.function, *(case.inputs(case.dtypes[0], *s) for s in sizes), dynamic=True)
+    runs = run(plugin, case.function, *(case.inputs(case.dtypes[0], *s, widths) for s in sizes), dynamic=True)
     assert all(r.rolled_back is None for r in runs.reports), runs.reports
     check(runs)
 

@@ -14,12 +14,25 @@ import pytest
 import torch
 from ge_build import GraphBuilder
 
-from benchmarks import MEASURES, determinism, graphs, inductor, seconds, small_cases, twin_profile, values
+from benchmarks import (
+    MEASURES,
+    block_models,
+    blocks,
+    determinism,
+    graphs,
+    inductor,
+    movement,
+    movement_models,
+    seconds,
+    small_cases,
+    twin_profile,
+    values,
+)
 from benchmarks.bound import upper_bound
 from benchmarks.captured import ALL_PASSES, case
 from benchmarks.host_runs import Failure, HostRun
 from benchmarks.losses import NO_PROFIT, UNEXPLAINED, losses
-from benchmarks.models import MODELS
+from benchmarks.models import MODELS, Model
 from benchmarks.section import Section, Settings, Unavailable, cell_text
 from benchmarks.synthetic import BATCH, ROWS, WIDTH, transformer
 from benchmarks.values import relative, ulps
@@ -223,8 +236,11 @@ def test_hash_seed_changes_nothing() -> None:
 
 
 # -- the small models and their errors --------------------------------------------------------------------------------
-def test_models_are_the_same_every_time_and_their_own_reference() -> None:
-    for model in MODELS:
+@pytest.mark.parametrize(
+    "group", [MODELS, block_models.MODELS, movement_models.MODELS], ids=["small", "blocks", "moves"]
+)
+def test_models_are_the_same_every_time_and_their_own_reference(group: tuple[Model, ...]) -> None:
+    for model in group:
         for dtype in model.dtypes:
             first, second = model.make(dtype), model.make(dtype)
             assert all(torch.equal(a, b) for a, b in zip(first, second)), model.name
@@ -254,7 +270,7 @@ def _fused_run(dtype: torch.dtype, error: float) -> HostRun:
     op = FusedOp("AutofusePointwiseK0123456789ab", ("Mul", "Add"), ("Mul", "Add"), "pointwise", 4096, 32, 32, 1.0)
     report = FusionReport("g", 2, 1, 64, 32, 32, fused=(op,), refused=(Refusal("Abs", "", "AF216", "alone"),))
     args = (ArgProfile("in", 16, 32, 0, 0), ArgProfile("out", 16, 0, 16, 0))
-    profile = TwinProfile(1, 0, 4, 2, 1, 64, 4, 32, 16, 2, 1, 4096, 3, 3, 0, 3, args)
+    profile = TwinProfile(1, 0, 4, 2, 1, 64, 4, 32, 16, 2, 1, 4096, 3, 3, 0, 3, 6, args)
     return HostRun(MODELS[0], dtype, False, off, right, right, exact, report, {op.op_type: profile}, 2.0, 1.0, 0.5)
 
 
@@ -285,7 +301,7 @@ def test_rows_of_the_host_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (small_cases, twin_profile, seconds, inductor):
         monkeypatch.setattr(module, "runs", lambda settings: items)
 
-    def measured(backend: str, settings: Settings) -> list[dict[str, object]]:
+    def measured(backend: str, settings: Settings, models: str = "models") -> list[dict[str, object]]:
         if backend == "gpu":
             raise Unavailable("no schedule")
         return [{"label": "chain 3 float32", "kernels": 1, "bytes": 48, "seconds": 0.25, "error": ""}]
@@ -303,6 +319,34 @@ def test_rows_of_the_host_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first["ours"], first["GPU"], first["CPU"], first["CPU bytes"]) == (1, None, 1, 48)
     assert second["ours"] is None
     assert "gpu: no schedule" in table.notes
+
+
+def test_rows_of_blocks_and_movement(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _fused_run(torch.float32, 0.0)
+    found = replace(found, matmuls=1, report=replace(found.report, kernels_before=12, kernels_after=10))
+
+    def once(model: Model, dtype: torch.dtype, *, dynamic: bool = False, timed: bool = True) -> HostRun | Failure:
+        made = replace(found, model=model, dtype=dtype, dynamic=dynamic)
+        return Failure(made.label, "no luck") if dtype == torch.float16 else made
+
+    def measured(backend: str, settings: Settings, models: str = "models") -> list[dict[str, object]]:
+        names = {"block_models": "GPT-2 block", "movement_models": "cat of three"}
+        return [{"label": f"{names[models]} float32", "kernels": 9, "bytes": 48, "seconds": None, "error": ""}]
+
+    monkeypatch.setattr(inductor, "measure", measured)
+    for module in (blocks, movement):
+        monkeypatch.setattr(module, "run_or_failure", once)
+    static, failed, dynamic = blocks.run(Settings(("GPT-2",)))[0].to_dict()["rows"]
+    assert [static[c] for c in ("matmuls", "before", "after", "target", "ok", "GPU")] == [1, 11, 9, 9, True, 9]
+    assert (failed["ok"], failed["note"]) == (False, "no luck")
+    assert (dynamic["block"], dynamic["after"], dynamic["GPU"]) == ("GPT-2 block float32 dynamic", 9, None)
+
+    table = movement.run(Settings(("three",)))[0]
+    (row,) = table.to_dict()["rows"]
+    floor = 4 * (512 * 1024 + 4)  # what goes in, and what the made-up run gave
+    assert (row["GM bytes"], row["floor"]) == (48, floor)  # 32 counted and none beside them, 48 measured
+    assert [row[c] for c in ("copies", "mean copy bytes", "mean block bytes", "GPU")] == [3, 16, 8, 9]
+    assert "cat of three float16: no luck" in table.notes
 
 
 # -- the synthetic graph and the command ------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ def test_strided_rows(rows, width, in_gap, out_gap, ub_gap, offset):
     assert profile.gm_read_bytes == profile.gm_written_bytes == rows * width * 2
     assert profile.args[1].unwritten == rows * out_gap * 2
     assert (profile.dma_in, profile.dma_out, profile.mean_dma_bytes) == (1, 1, rows * width * 2)
+    assert (profile.dma_blocks, profile.mean_block_bytes) == (2 * rows, width * 2)
 
 
 def test_padding_is_what_was_asked_for():

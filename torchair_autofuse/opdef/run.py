@@ -147,7 +147,8 @@ def _profile_lines(made: Definition, result: RunResult) -> list[str]:
     lines = [
         f"blocks: {p.block_dim} of {made.schedule.vector_cores}",
         f"GM: {p.gm_read_bytes} bytes read, {p.gm_written_bytes} written; inputs and outputs once are {floor}",
-        f"copies: {p.dma_in} in, {p.dma_out} out, {p.mean_dma_bytes:.0f} bytes on average",
+        f"copies: {p.dma_in} in, {p.dma_out} out, {p.mean_dma_bytes:.0f} bytes on average, "
+        f"in blocks of {p.mean_block_bytes:.0f}",
         f"vector: {p.vector_instructions} instructions, {p.vector_elements} elements, {p.vector_repeats} repeats",
         f"scalar: {p.scalar_instructions} instructions; {p.barriers} barriers, {p.flags} flags",
         f"UB peak: {p.ub_peak_bytes} of {made.schedule.ub_limit_bytes} bytes, planned {result.launch.ub_used}",

@@ -29,7 +29,10 @@ class ArgProfile:
 
 @dataclass(frozen=True)
 class TwinProfile:
-    """What a launch did, summed over its blocks (``ub_peak_bytes``: the maximum)."""
+    """What a launch did, summed over its blocks (``ub_peak_bytes``: the maximum).
+
+    ``dma_in``, ``dma_out``: copy instructions between GM and UB; ``dma_blocks``: the contiguous pieces they move.
+    """
 
     block_dim: int
     scalar_instructions: int
@@ -47,6 +50,7 @@ class TwinProfile:
     flags: int
     sync_alls: int
     queue_allocs: int
+    dma_blocks: int
     args: tuple[ArgProfile, ...]
 
     @property
@@ -59,6 +63,11 @@ class TwinProfile:
         """Mean bytes of a copy instruction (0 without any)."""
         count = self.dma_in + self.dma_out
         return self.gm_bytes / count if count else 0.0
+
+    @property
+    def mean_block_bytes(self) -> float:
+        """Mean bytes of a contiguous piece of a copy (0 without any)."""
+        return self.gm_bytes / self.dma_blocks if self.dma_blocks else 0.0
 
 
 class _Info(ctypes.Structure):
@@ -164,7 +173,8 @@ class TwinKernel:
             block_dim=block_dim, scalar_instructions=c[0], vector_instructions=c[1], mte2_instructions=c[2],
             mte3_instructions=c[3], vector_elements=c[4], vector_repeats=c[5], gm_read_bytes=c[6],
             gm_written_bytes=c[7], dma_in=c[8], dma_out=c[9], ub_peak_bytes=c[10], barriers=c[11], flags=c[12],
-            sync_alls=c[13], queue_allocs=c[14], args=per_arg,
+            sync_alls=c[13], queue_allocs=c[14], dma_blocks=c[15],
+            args=per_arg,
         )  # fmt: skip
 
     def _where(self, frames: list[int]) -> str | None:

@@ -161,6 +161,7 @@ void copy_in_blocks(const char* api, const Loc& dst, const void* src, uint32_t e
     GmArg& arg = gm_find(api, from, ub_extent(d.blocks, d.bytes, gm_pitch), false);
     c.issue(PMTE2, api);
     ++c.n.dma_in;
+    c.n.dma_blocks += d.blocks;
     for (uint64_t i = 0; i < d.blocks; ++i) {
         uint32_t at = to + static_cast<uint32_t>(i * pitch);
         bool last = i + 1 == d.blocks;
@@ -217,6 +218,7 @@ void copy_out_blocks(const char* api, const void* dst, const Loc& src, DT dt, ui
     GmArg& arg = gm_find(api, to, ub_extent(d.blocks, d.bytes, gm_pitch), true);
     c.issue(PMTE3, api);
     ++c.n.dma_out;
+    c.n.dma_blocks += d.blocks;
     for (uint64_t i = 0; i < d.blocks; ++i) {
         uint32_t at = from + static_cast<uint32_t>(i * pitch);
         c.check_read(PMTE3, at, d.bytes, api);

@@ -67,6 +67,7 @@ struct Counters {
     uint64_t elements, repeats;  // of the vector pipe
     uint64_t gm_read, gm_written, dma_in, dma_out;
     uint64_t ub_peak, barriers, flags, syncs, queue_allocs;
+    uint64_t dma_blocks;  // of dma_in and dma_out together
 };
 
 constexpr int kEvents = 35;
