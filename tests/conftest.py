@@ -22,7 +22,7 @@ def make_op():
         from torchair_autofuse.generated import GeneratedOp
         from torchair_autofuse.loop.parser import parse
         from torchair_autofuse.loop.verify import verify
-        from torchair_autofuse.lower.build import Lowered, content_digest
+        from torchair_autofuse.lower.finish import Lowered, content_digest
         from torchair_autofuse.messages import Reason
         from torchair_autofuse.schedule.choose import schedule
         from torchair_autofuse.soc.chip import chip

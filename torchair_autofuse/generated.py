@@ -9,8 +9,10 @@ from torchair_autofuse.codegen.kernel import KernelText, generate
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.verify import verify
-from torchair_autofuse.lower.build import Lowered, build
-from torchair_autofuse.lower.domain import Domain, connected_order
+from torchair_autofuse.lower.build import build
+from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.finish import Lowered
+from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.recompute import Group

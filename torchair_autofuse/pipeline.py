@@ -22,7 +22,7 @@ from torchair_autofuse.ge.simplify import simplify
 from torchair_autofuse.ge.writer import FusedNode, write
 from torchair_autofuse.generated import GeneratedOp, OpMaker, kernel_hints
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import build as define

@@ -26,7 +26,7 @@ from torchair_autofuse.host.ops.registry import OpCall, OpFunction
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.verify import verify
-from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.pipeline import fuse
 from torchair_autofuse.plan.recompute import Group
 

@@ -20,9 +20,9 @@ from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.build import Lowered
-from torchair_autofuse.lower.domain import data_positions
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.lower.outputs import is_free_view
+from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from plan_build import check_values, graph_of, kernel_of, lower, numbers, run_nodes
 
 from torchair_autofuse.ge.graph import Graph
-from torchair_autofuse.lower.build import Lowered
 from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 
 

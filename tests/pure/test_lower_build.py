@@ -12,7 +12,7 @@ from torchair_autofuse.dtypes import BF16, BOOL, F16, F32, I32, DType
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.ir import Cast, Const, Load
-from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.recompute import Group
 

@@ -11,7 +11,7 @@ from plan_build import ALL, barrier, edges_of_groups, graph_of, groups, has_cycl
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
 from torchair_autofuse.loop.interpret import interpret
-from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.finish import Lowered
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,7 @@ from plan_build import ALL, barrier, check_plan, codes, fused, graph_of, groups,
 from torchair_autofuse.dtypes import F32
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
-from torchair_autofuse.lower.build import Lowered
+from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.recompute import Group, recompute

@@ -10,7 +10,7 @@ from torchair_autofuse.dtypes import F32
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Axis, Kernel, Load, Nest, Param, Store
 from torchair_autofuse.loop.verify import verify
-from torchair_autofuse.lower.build import content_digest
+from torchair_autofuse.lower.finish import content_digest
 from torchair_autofuse.lower.symbols import bind_symbols
 from torchair_autofuse.messages import Reason
 

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from torchair_autofuse.dtypes import HALF_FLOATS
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Axis, Kernel, Load, Nest, Param, Reduce, Store, Strides, defined_names
-from torchair_autofuse.loop.printer import to_text
-from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
+from torchair_autofuse.loop.ir import Axis, Store
 from torchair_autofuse.lower.builder import NestBuilder
-from torchair_autofuse.lower.checks import ALL as LOADABLE
-from torchair_autofuse.lower.domain import DimMap, Domain, data_positions
+from torchair_autofuse.lower.domain import DimMap, Domain
+from torchair_autofuse.lower.finish import Lowered, finish
+from torchair_autofuse.lower.nests import nests_of
 from torchair_autofuse.lower.outputs import cluster_outputs, real_consumers
-from torchair_autofuse.lower.registry import RULES, Rule, Val, compute_dtype
-from torchair_autofuse.lower.symbols import bind_symbols
+from torchair_autofuse.lower.pieces import POINT, Key, Piece, pieces, restrict, strides
+from torchair_autofuse.lower.registry import RULES, Join, Margin, Rule, Val, Windows, compute_dtype, data_positions
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 
-
-@dataclass(frozen=True)
-class Lowered:
-    """A cluster as a kernel.
-
-    ``inputs`` and ``outputs`` are the GE tensors of the kernel's params, in their order. ``nodes`` are the GE nodes it
-    stands for (topological order): those of the cluster without views that stay in the graph and without copies.
-    """
-
-    kernel: Kernel
-    op_type: str
-    inputs: tuple[TensorRef, ...]
-    outputs: tuple[TensorRef, ...]
-    nodes: tuple[Node, ...]
+Table = list[tuple[Sequence[Expr], Val]]
+"""(index of the first element, value) of pieces of a tensor."""
 
 
 def build(
@@ -52,68 +38,48 @@ def build(
     ``strict`` rounds after every original op (precision="strict"); otherwise a half-precision result is rounded where
     that is visible: stored, read by several ops, or deciding a predicate (docs/numerics.md). ``copies``,
     ``elsewhere`` and ``unstored``: see :func:`lower.outputs.cluster_outputs`. Refuses a cluster that nothing outside
-    reads (AF216) and one with a symbol that no input gives (AF217).
+    reads (AF216), one with a symbol that no input gives (AF217), a window that is not proved to be inside its tensor
+    (AF223), and a reduction that several loop nests need (AF210).
     """
     nodes = sorted(domain.nodes.values(), key=lambda n: graph.position[n.name])
-    names = set(domain.nodes)
     outputs, kept = cluster_outputs(graph, nodes, copies, elsewhere, unstored)
     if not outputs:
         return Reason("AF216", f"nothing outside the cluster of {nodes[0].name} reads a result of it")
+    domain.share()
     outer = _outer_maps(graph, domain, nodes)  # before the axes are taken: an index map may split an atom
     if isinstance(outer, Reason):
         return outer
-    atoms = domain.resolve(domain.widest)
-    axis_of = {atom: Axis(f"a{i}", domain.size(atom)) for i, atom in enumerate(atoms)}
-    builder = NestBuilder()
-    env: dict[TensorRef, Val] = {}
-    stored: dict[TensorRef, Val] = {}
-    inputs: dict[TensorRef, str] = {}
+    emission = _Emission(graph, domain, outer, _axes(domain), frozenset(domain.nodes), strict)
     for node in nodes:
-        rule = RULES[node.type]
-        builder.origin = (node.name,)
-        args: list[Val | None] = [None] * len(node.inputs)
-        for i in data_positions(node, rule):
-            ref = node.inputs[i]
-            assert ref is not None
-            args[i] = (
-                env[ref] if ref in env else _external(graph, domain, ref, outer[node.name, i], axis_of, inputs, builder)
-            )
-        if rule.kind == "view":
-            data = args[data_positions(node, rule)[0]]
-            assert data is not None
-            made: Sequence[Val] = (data,)
-        else:
-            assert rule.emit is not None
-            if rule.kind == "reduce":
-                _set_reduction(builder, domain, node, axis_of)
-            made = rule.emit(builder, op_view(graph, node), args)
-        for ref, val in zip(node.outputs, made):
-            env[ref], stored[ref] = _settle(graph, builder, ref, val, rule, names, strict)
-    stores = [
-        Store(f"out{k}", _strides(domain.map_of(ref), _shape(graph, ref), axis_of), 0, stored[ref].name, (ref.node,))
-        for k, ref in enumerate(outputs)
-    ]
-    nest = Nest("n0", tuple(axis_of.values()), tuple(builder.values), tuple(stores))
+        emission.add(node)
+    stores = [s for k, ref in enumerate(outputs) for s in emission.stores(f"out{k}", ref)]
+    cut = any(len(found) > 1 for found in emission.env.values())
+    nests = nests_of(tuple(emission.axis_of.values()), emission.builder.values, stores, cut=cut)
+    if isinstance(nests, Reason):
+        return nests
     replaced = tuple(n for n in nodes if n.name not in kept and n.name not in copies)
-    return _finish(graph, nodes, nest, {name: ref for ref, name in inputs.items()}, outputs, replaced)
+    inputs = {name: ref for ref, name in emission.inputs.items()}
+    return finish(graph, nodes, nests, inputs, outputs, replaced)
 
 
-def _set_reduction(builder: NestBuilder, domain: Domain, node: Node, axis_of: Mapping[int, Axis]) -> None:
-    """Tells the builder what ``node`` reduces over."""
-    axes = [axis_of[a] for a in domain.reduced(node)]
-    order = {a.name: i for i, a in enumerate(axis_of.values())}
-    builder.reduced = tuple(sorted((a.name for a in axes), key=order.__getitem__))
-    builder.reduced_size = expr.product(a.size for a in axes)
+def _axes(domain: Domain) -> dict[int, Axis]:
+    """The whole atoms of the widest tensor's pieces as axes, in order."""
+    found: dict[int, Axis] = {}
+    for strand in domain.atoms.expand(domain.widest):
+        for atom, _ in strand.steps:
+            found.setdefault(atom, Axis(f"a{len(found)}", domain.size(atom)))
+    return found
 
 
 def _outer_maps(graph: Graph, domain: Domain, nodes: Sequence[Node]) -> dict[tuple[str, int], DimMap] | Reason:
     """(node, input position) -> index map of each operand that comes from outside and is no constant, resolved."""
     found: dict[tuple[str, int], DimMap] = {}
     for node in nodes:
-        for i in data_positions(node, RULES[node.type]):
+        for i in domain.reads(node):
             ref = node.inputs[i]
             assert ref is not None
-            if ref.node in domain.nodes or uniform_value(graph, ref) is not None:
+            outside = ref.node not in domain.nodes and uniform_value(graph, ref) is None
+            if not outside or isinstance(domain.movement(node), Windows):
                 found[node.name, i] = ()
                 continue
             dims = domain.operand_map(node, i)
@@ -123,187 +89,195 @@ def _outer_maps(graph: Graph, domain: Domain, nodes: Sequence[Node]) -> dict[tup
     return found
 
 
-def _external(
-    graph: Graph,
-    domain: Domain,
-    ref: TensorRef,
-    dims: DimMap,
-    axis_of: dict[int, Axis],
-    inputs: dict[TensorRef, str],
-    builder: NestBuilder,
-) -> Val:
-    dtype = graph.info(ref).dtype
-    assert dtype is not None
-    known = uniform_value(graph, ref)
-    if known is not None:
-        return builder.const(known, compute_dtype(dtype))
-    param = inputs.setdefault(ref, f"in{len(inputs)}")
-    resolved = tuple(domain.resolve(d) for d in dims)
-    loaded = builder.load(param, _strides(resolved, _shape(graph, ref), axis_of), 0, dtype)
-    return builder.cast(loaded, compute_dtype(dtype))
+@dataclass
+class _Emission:
+    """The values of a cluster, node by node and piece by piece."""
+
+    graph: Graph
+    domain: Domain
+    outer: Mapping[tuple[str, int], DimMap]
+    axis_of: dict[int, Axis]
+    names: frozenset[str]
+    strict: bool
+    builder: NestBuilder = field(default_factory=NestBuilder)
+    inputs: dict[TensorRef, str] = field(default_factory=dict)
+    env: dict[TensorRef, dict[Key, Val]] = field(default_factory=dict)
+    stored: dict[TensorRef, dict[Key, Val]] = field(default_factory=dict)
+
+    def add(self, node: Node) -> None:
+        """Emits all pieces of a node's results."""
+        rule = RULES[node.type]
+        self.builder.origin = (node.name,)
+        moved = self.domain.movement(node)
+        if isinstance(moved, Windows):
+            self._windows(node, moved)
+        elif isinstance(moved, Join):
+            self._join(node, moved)
+        elif isinstance(moved, Margin):
+            self._margin(node, moved)
+        else:
+            whole = self.domain.frames.get(node.name) or self.domain.maps[node.outputs[0]]
+            if rule.kind == "reduce":
+                self._set_reduction(self.domain.reduced(node))
+            for key in dict.fromkeys(p.key for p in pieces(self.domain, whole)):
+                for ref, val in zip(node.outputs, self._results(node, rule, key)):
+                    self._settle(ref, restrict(self.domain, key, self.domain.maps[ref]), val, rule)
+
+    def stores(self, param: str, ref: TensorRef) -> list[Store]:
+        """The stores of all pieces of a result."""
+        found = []
+        for piece in pieces(self.domain, self.domain.map_of(ref)):
+            moves, offset = strides(piece, self._shape(ref), self.axis_of)
+            found.append(Store(param, moves, offset, self.stored[ref][piece.key].name, (ref.node,)))
+        return found
+
+    # ---- one node -----------------------------------------------------------------------------------------------
+
+    def _results(self, node: Node, rule: Rule, key: Key) -> Sequence[Val]:
+        args: list[Val | None] = [None] * len(node.inputs)
+        positions = data_positions(node, rule)
+        for i in positions:
+            args[i] = self._operand(node, i, key)
+        if rule.kind == "view":
+            data = args[positions[0]]
+            assert data is not None
+            return (data,)
+        assert rule.emit is not None
+        return rule.emit(self.builder, op_view(self.graph, node), args)
+
+    def _set_reduction(self, reduced: Sequence[int]) -> None:
+        """Tells the builder what is reduced over."""
+        axes = [self.axis_of[a] for a in reduced]
+        order = {a.name: i for i, a in enumerate(self.axis_of.values())}
+        self.builder.reduced = tuple(sorted((a.name for a in axes), key=order.__getitem__))
+        self.builder.reduced_size = expr.product(a.size for a in axes)
+
+    def _windows(self, node: Node, moved: Windows) -> None:
+        """Every result of a slice or split is at other indices of the operand."""
+        position = data_positions(node, RULES[node.type])[0]
+        source = node.inputs[position]
+        assert source is not None
+        table = self._table(node, position) if source in self.env else []
+        for ref, starts, steps in zip(node.outputs, moved.starts, moved.steps):
+            for piece in pieces(self.domain, self.domain.map_of(ref)):
+                wide = piece
+                if moved.dropped is not None:
+                    at = moved.dropped
+                    wide = Piece(piece.key, (*piece.dims[:at], POINT, *piece.dims[at:]))
+                val: Val | None
+                if source in self.env:
+                    first = [expr.add(b, expr.mul(s, o)) for b, s, o in zip(starts, steps, wide.offsets)]
+                    val = _at(table, first)
+                    assert val is not None, f"{ref} begins inside a piece of {source}"
+                else:
+                    val = self._load(source, wide, starts, steps)
+                self._settle(ref, piece.key, val, RULES[node.type])
+
+    def _join(self, node: Node, moved: Join) -> None:
+        """Every piece of the result is a piece of one operand."""
+        ref = node.outputs[0]
+        number = {i: n for n, i in enumerate(data_positions(node, RULES[node.type]))}
+        table: Table = []
+        for i in self.domain.reads(node):
+            for offsets, val in self._table(node, i):
+                first = list(offsets)
+                if moved.added:
+                    first.insert(moved.axis, 0)
+                first[moved.axis] = expr.add(first[moved.axis], moved.starts[number[i]])
+                table.append((first, val))
+        for piece in pieces(self.domain, self.domain.map_of(ref)):
+            part = _at(table, piece.offsets)
+            assert part is not None, f"a piece of {ref} is in none of its parts"
+            self._settle(ref, piece.key, part, RULES[node.type])
+
+    def _margin(self, node: Node, moved: Margin) -> None:
+        """Every piece of the result is a piece of the operand or a constant."""
+        ref = node.outputs[0]
+        position = data_positions(node, RULES[node.type])[0]
+        table: Table = [
+            ([expr.add(b, o) for b, o in zip(moved.before, offsets)], val)
+            for offsets, val in self._table(node, position)
+        ]
+        dtype = self.graph.info(ref).dtype
+        assert dtype is not None
+        for piece in pieces(self.domain, self.domain.map_of(ref)):
+            val = _at(table, piece.offsets) or self.builder.const(moved.value, compute_dtype(dtype))
+            self._settle(ref, piece.key, val, RULES[node.type])
+
+    def _table(self, node: Node, i: int) -> Table:
+        """The pieces of an operand."""
+        source = node.inputs[i]
+        assert source is not None
+        if source in self.env:
+            found = pieces(self.domain, self.domain.map_of(source))
+            return [(p.offsets, self.env[source][p.key]) for p in found]
+        dims = self.outer[node.name, i]
+        if not dims:  # a constant, or a tensor without dims
+            dims = self._need(node, i)
+        return [(p.offsets, self._load(source, p)) for p in pieces(self.domain, dims)]
+
+    def _need(self, node: Node, i: int) -> DimMap:
+        dims = self.domain.operand_map(node, i)
+        assert not isinstance(dims, Reason)
+        return dims
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def _operand(self, node: Node, i: int, key: Key) -> Val:
+        ref = node.inputs[i]
+        assert ref is not None
+        if ref in self.env:
+            return self.env[ref][restrict(self.domain, key, self.domain.maps[ref])]
+        dims = self.outer[node.name, i]
+        mine = restrict(self.domain, key, dims)
+        piece = next(p for p in pieces(self.domain, dims) if p.key == mine)
+        return self._load(ref, piece)
+
+    def _load(
+        self, ref: TensorRef, piece: Piece, starts: Sequence[Expr] | None = None, steps: Sequence[int] | None = None
+    ) -> Val:
+        """A piece of a tensor from outside, raised to its compute dtype."""
+        dtype = self.graph.info(ref).dtype
+        assert dtype is not None
+        known = uniform_value(self.graph, ref)
+        if known is not None:
+            return self.builder.const(known, compute_dtype(dtype))
+        param = self.inputs.setdefault(ref, f"in{len(self.inputs)}")
+        moves, offset = strides(piece, self._shape(ref), self.axis_of, starts, steps)
+        return self.builder.cast(self.builder.load(param, moves, offset, dtype), compute_dtype(dtype))
+
+    def _settle(self, ref: TensorRef, key: Key, val: Val, rule: Rule) -> None:
+        """Notes the value inside the cluster, and as stored, of a piece of a result: rounded where that is visible."""
+        inside, kept = self._rounded(ref, val, rule)
+        self.env.setdefault(ref, {})[key] = inside
+        self.stored.setdefault(ref, {})[key] = kept
+
+    def _rounded(self, ref: TensorRef, val: Val, rule: Rule) -> tuple[Val, Val]:
+        dtype = self.graph.info(ref).dtype
+        assert dtype is not None
+        if dtype not in HALF_FLOATS:
+            return val, val
+        if rule.kind == "view" or self.builder.is_exact(val, dtype):
+            return val, self.builder.cast(val, dtype)
+        readers = real_consumers(self.graph, ref)
+        visible = (
+            self.strict
+            or rule.rounds
+            or len(readers) != 1
+            or any(c.name not in self.names for c, _ in readers)
+            or any(RULES[c.type].predicate for c, _ in readers if c.type in RULES)
+        )
+        if not visible:
+            return val, val
+        narrow = self.builder.cast(val, dtype)
+        return self.builder.cast(narrow, compute_dtype(dtype)), narrow
+
+    def _shape(self, ref: TensorRef) -> tuple[Expr, ...]:
+        shape = self.graph.info(ref).shape
+        assert shape is not None
+        return shape
 
 
-def _settle(
-    graph: Graph,
-    builder: NestBuilder,
-    ref: TensorRef,
-    val: Val,
-    rule: Rule,
-    names: set[str],
-    strict: bool,
-) -> tuple[Val, Val]:
-    """(value inside the cluster, value as stored) of a result, rounded to its GE dtype where that is visible."""
-    dtype = graph.info(ref).dtype
-    assert dtype is not None
-    if dtype not in HALF_FLOATS:
-        return val, val
-    if rule.kind == "view" or builder.is_exact(val, dtype):
-        return val, builder.cast(val, dtype)
-    readers = real_consumers(graph, ref)
-    visible = (
-        strict
-        or rule.rounds
-        or len(readers) != 1
-        or any(c.name not in names for c, _ in readers)
-        or any(RULES[c.type].predicate for c, _ in readers if c.type in RULES)
-    )
-    if not visible:
-        return val, val
-    narrow = builder.cast(val, dtype)
-    return builder.cast(narrow, compute_dtype(dtype)), narrow
-
-
-def _strides(dims: DimMap, shape: tuple[Expr, ...], axis_of: dict[int, Axis]) -> Strides:
-    """Flat element strides of a dense tensor read through an index map."""
-    strides: dict[str, Expr] = {}
-    pitch: Expr = 1
-    for digits, size in zip(reversed(dims), reversed(shape)):
-        place = pitch
-        for atom in reversed(digits):
-            axis = axis_of[atom]
-            strides[axis.name] = expr.add(strides.get(axis.name, 0), place)
-            place = expr.mul(place, axis.size)
-        pitch = expr.mul(pitch, size)
-    order = {a.name: i for i, a in enumerate(axis_of.values())}
-    return tuple(sorted(strides.items(), key=lambda item: order[item[0]]))
-
-
-def _finish(
-    graph: Graph,
-    nodes: Sequence[Node],
-    nest: Nest,
-    inputs: Mapping[str, TensorRef],
-    outputs: Sequence[TensorRef],
-    replaced: tuple[Node, ...],
-) -> Lowered | Reason:
-    """The kernel of one nest: no dead values, only the inputs it needs, symbols bound, names in order."""
-    nest = _number_values(drop_dead_values(nest))
-    repeated = _reduces_repeats(nest)
-    if repeated is not None:
-        return repeated
-    loaded = list(dict.fromkeys(v.param for v in nest.values if isinstance(v, Load)))
-    refs = [inputs[name] for name in loaded]
-    bound = _bind(graph, nest, loaded, refs, outputs)
-    # A symbol that no loaded tensor has may be a dim of one whose values do not matter.
-    for ref in _shape_sources(graph, nodes, inputs, refs) if isinstance(bound, Reason) else ():
-        refs.append(ref)
-        bound = _bind(graph, nest, loaded, refs, outputs)
-        if isinstance(bound, Kernel):
-            break
-    if isinstance(bound, Reason):
-        return bound
-    bound, refs = _without_idle(graph, bound, nest, loaded, refs, outputs)
-    digest = content_digest(bound)
-    kind = "Reduce" if any(isinstance(v, Reduce) for v in nest.values) else "Pointwise"
-    kernel = replace(bound, name=f"autofuse_{kind.lower()}_k{digest}")
-    return Lowered(kernel, f"Autofuse{kind}K{digest}", tuple(refs), tuple(outputs), replaced)
-
-
-def _reduces_repeats(nest: Nest) -> Reason | None:
-    """Refuses a reduction over an axis that its operand is only repeated along: there is no loop over the repeats."""
-    for v in nest.values:
-        if isinstance(v, Reduce):
-            for arg in v.args:
-                if not set(v.axes) <= set(nest.domains[arg]):
-                    return Reason(
-                        "AF210", f"{', '.join(v.origin)} reduces over axes that its operand is broadcast along"
-                    )
-    return None
-
-
-def _bind(
-    graph: Graph, nest: Nest, loaded: Sequence[str], refs: Sequence[TensorRef], outputs: Sequence[TensorRef]
-) -> Kernel | Reason:
-    """The kernel with ``refs`` as its inputs in0, in1, ..., of which the first are those the nest calls ``loaded``."""
-    names = {name: f"in{i}" for i, name in enumerate(loaded)}
-    values = tuple(replace(v, param=names[v.param]) if isinstance(v, Load) else v for v in nest.values)
-    params = [_param(graph, ref, f"in{i}", "input") for i, ref in enumerate(refs)]
-    params += [_param(graph, ref, f"out{i}", "output") for i, ref in enumerate(outputs)]
-    return bind_symbols(Kernel("autofuse", tuple(params), (), (replace(nest, values=values),)))
-
-
-def _shape_sources(
-    graph: Graph, nodes: Sequence[Node], inputs: Mapping[str, TensorRef], refs: Sequence[TensorRef]
-) -> list[TensorRef]:
-    """Tensors with symbolic dims that a kernel could take as inputs without reading them.
-
-    Those of loads that turned out dead, those that a node reads for their shape only, then the graph's own inputs.
-    """
-    names = {n.name for n in nodes}
-    found = list(inputs.values())
-    for node in nodes:
-        data = data_positions(node, RULES[node.type])
-        found += [r for i, r in enumerate(node.inputs) if r is not None and i not in data and r.node not in names]
-    found += [TensorRef(n.name, 0) for n in graph.inputs_of_type("Data")]
-    return [ref for ref in dict.fromkeys(found) if ref not in refs and _is_shape_source(graph, ref)]
-
-
-def _is_shape_source(graph: Graph, ref: TensorRef) -> bool:
-    info = graph.info(ref)
-    symbolic = any(not isinstance(d, int) for d in info.shape or ())
-    return symbolic and info.dtype in LOADABLE and uniform_value(graph, ref) is None
-
-
-def _without_idle(
-    graph: Graph,
-    kernel: Kernel,
-    nest: Nest,
-    loaded: Sequence[str],
-    refs: list[TensorRef],
-    outputs: Sequence[TensorRef],
-) -> tuple[Kernel, list[TensorRef]]:
-    """Drops shape sources that turned out not to be needed."""
-    for ref in refs[len(loaded) :]:
-        fewer = [r for r in refs if r != ref]
-        bound = _bind(graph, nest, loaded, fewer, outputs)
-        if isinstance(bound, Kernel):
-            kernel, refs = bound, fewer
-    return kernel, refs
-
-
-def _number_values(nest: Nest) -> Nest:
-    """The nest with its values called v0, v1, ... in order, so that what was dropped leaves no trace in the text."""
-    names = {n: f"v{i}" for i, n in enumerate(n for v in nest.values for n in defined_names(v))}
-    values = tuple(
-        replace(v, names=tuple(names[n] for n in v.names)) if isinstance(v, Reduce) else replace(v, name=names[v.name])
-        for v in (rename_values(v, names) for v in nest.values)
-    )
-    return replace(nest, values=values, stores=tuple(replace(s, value=names[s.value]) for s in nest.stores))
-
-
-def _shape(graph: Graph, ref: TensorRef) -> tuple[Expr, ...]:
-    shape = graph.info(ref).shape
-    assert shape is not None
-    return shape
-
-
-def content_digest(kernel: Kernel) -> str:
-    """12 hex digits over what the kernel computes: not its name, not the nodes it came from."""
-    text = to_text(replace(kernel, name="autofuse"), origin=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _param(graph: Graph, ref: TensorRef, name: str, kind: str) -> Param:
-    info = graph.info(ref)
-    assert info.dtype is not None and info.shape is not None
-    return Param(name, info.dtype, info.shape, kind)
+def _at(table: Table, first: Sequence[Expr]) -> Val | None:
+    """The value of the piece that begins at an index, if there is one."""
+    return next((v for offsets, v in table if all(expr.equal(a, b) for a, b in zip(offsets, first))), None)

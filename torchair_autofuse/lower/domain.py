@@ -1,34 +1,39 @@
 """Iteration domain of a cluster: every tensor's dims as digits over shared atoms, grown node by node, with undo.
 
-A tensor dim is the row-major mixed-radix number of its *digits*; each digit is an atom, a loop dimension of symbolic
-size. Views only regroup digits: a reshape splits atoms into a common refinement, a broadcast leaves dims without
-digits. A reduction has a *frame*, a map of its own refined dims, of which its tensors' maps are parts. A tensor inside
-a cluster has exactly one map; a second, different one is refused. Tensors from outside may be read through several; the
-first is remembered, so that two readers of one input share its axes.
+Views only regroup digits (lower.atoms): a reshape splits atoms into a common refinement, a transpose reorders dims, a
+broadcast leaves dims without digits, a slice or concat cuts atoms into parts. A reduction, and a slice, has a *frame*,
+a map of its own dims, of which its tensors' maps are parts. A tensor inside a cluster has exactly one map; a second,
+different one is refused. Tensors from outside may be read through several; the first is remembered, so that two
+readers of one input share its axes.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.lower.registry import RULES, IndexSpec, Rule
+from torchair_autofuse.lower.atoms import MAX_PARTS, Atoms, Digits
+from torchair_autofuse.lower.registry import (
+    RULES,
+    IndexSpec,
+    Join,
+    Margin,
+    Movement,
+    Permute,
+    Rule,
+    Windows,
+    data_positions,
+)
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 
-Digits = tuple[int, ...]
+T = TypeVar("T")
 DimMap = tuple[Digits, ...]
 """One tuple of atom ids per dim; a dim of size one, or one the value does not vary over, has none."""
-
-
-@dataclass
-class _Atom:
-    size: Expr
-    forward: Digits | None = None  # replaced by these atoms
 
 
 @dataclass
@@ -38,61 +43,51 @@ class Domain:
     graph: Graph
     nodes: dict[str, Node] = field(default_factory=dict)
     maps: dict[TensorRef, DimMap] = field(default_factory=dict)
-    frames: dict[str, DimMap] = field(default_factory=dict)  # of nodes with a reduction
+    frames: dict[str, DimMap] = field(default_factory=dict)  # of nodes with a reduction, and of slices
     outside: dict[TensorRef, DimMap] = field(default_factory=dict)  # first map of each input of the cluster
     widest: Digits = ()
-    _atoms: list[_Atom] = field(default_factory=list)
+    atoms: Atoms = field(default_factory=Atoms)
+    _loose: dict[str, Reason] = field(default_factory=dict)  # slices that only a tensor in memory can be read through
     _specs: dict[str, IndexSpec] = field(default_factory=dict)
-    _trail: list[tuple[str, object]] = field(default_factory=list)
+    _movements: dict[str, Movement] = field(default_factory=dict)
 
     # ---- public -------------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
         """A checkpoint for :meth:`rollback`."""
-        return len(self._trail)
+        return len(self.atoms.undo)
 
     def rollback(self, mark: int) -> None:
         """Undoes everything since ``mark``."""
-        while len(self._trail) > mark:
-            kind, what = self._trail.pop()
-            if kind == "node":
-                node = self.nodes.pop(str(what))
-                self.frames.pop(node.name, None)
-                for ref in node.outputs:
-                    self.maps.pop(ref, None)
-            elif kind == "outside":
-                assert isinstance(what, TensorRef)
-                del self.outside[what]
-            elif kind == "atom":
-                self._atoms.pop()
-            elif kind == "forward":
-                self._atoms[int(str(what))].forward = None
-            else:
-                assert isinstance(what, tuple)
-                self.widest = what
+        while len(self.atoms.undo) > mark:
+            self.atoms.undo.pop()()
 
     def try_add(self, node: Node) -> Reason | None:
         """Adds ``node``; on refusal the domain is as before."""
         mark = self.mark()
-        reason = self._add(node)
+        reason = self._add(node) or self._reduces_parts()
         if reason is not None:
             self.rollback(mark)
         return reason
 
+    def _reduces_parts(self) -> Reason | None:
+        """Refuses a reduction over an axis that is put together of parts."""
+        for name in self.frames if self.atoms.any_cut else ():
+            node = self.nodes[name]
+            if RULES[node.type].kind == "reduce" and any(self.atoms.parts(a) is not None for a in self.reduced(node)):
+                return Reason("AF210", f"{name} reduces over an axis that another op of the cluster takes apart")
+        return None
+
     def resolve(self, digits: Sequence[int]) -> Digits:
         """The digits in terms of atoms that are not split further."""
-        out: list[int] = []
-        for a in digits:
-            forward = self._atoms[a].forward
-            out.extend((a,) if forward is None else self.resolve(forward))
-        return tuple(out)
+        return self.atoms.resolve(digits)
 
     def size(self, atom: int) -> Expr:
-        return self._atoms[atom].size
+        return self.atoms.size(atom)
 
     def map_of(self, ref: TensorRef) -> DimMap:
         """The resolved index map of a tensor that the cluster produces."""
-        return tuple(self.resolve(d) for d in self.maps[ref])
+        return self._resolved(self.maps[ref])
 
     def flat(self, dims: DimMap) -> Digits:
         """An index map as one row-major sequence of digits: two tensors of equally many elements with the same one are
@@ -102,7 +97,7 @@ class Domain:
     def operand_map(self, node: Node, index: int) -> DimMap | Reason:
         """The index map through which ``node``, already in the domain, reads its input ``index``; may split atoms."""
         found = self._need(node, index)
-        return found if isinstance(found, Reason) else tuple(self.resolve(d) for d in found)
+        return found if isinstance(found, Reason) else self._resolved(found)
 
     def spec(self, node: Node) -> IndexSpec:
         """How a node with a reduction sees its tensors."""
@@ -112,9 +107,36 @@ class Domain:
             self._specs[node.name] = index(op_view(self.graph, node))
         return self._specs[node.name]
 
+    def movement(self, node: Node) -> Movement | None:
+        """How a view moves its elements; None for other nodes and for reshapes and broadcasts."""
+        if node.name not in self._movements:
+            movement = RULES[node.type].movement
+            if movement is None:
+                return None
+            self._movements[node.name] = movement(op_view(self.graph, node))
+        return self._movements[node.name]
+
     def reduced(self, node: Node) -> Digits:
         """The atoms that a node with a reduction reduces over."""
         return self.resolve([a for p in self.spec(node).reduced for a in self.frames[node.name][p]])
+
+    def reads(self, node: Node) -> tuple[int, ...]:
+        """Positions of the inputs that ``node`` takes elements from: its data inputs but for empty parts of a join."""
+        positions = data_positions(node, RULES[node.type])
+        if RULES[node.type].view != "move":
+            return positions
+        return tuple(i for i in positions if all(d != 0 for d in self._shape(node.inputs[i])))
+
+    def share(self) -> None:
+        """Makes one axis of parts of equal size that never meet, so that one loop runs over all of them."""
+        for atom in sorted(self.atoms.closure(self.widest)):
+            parts = self.atoms.alternatives(atom)
+            for i, part in enumerate(parts):
+                for other in parts[:i]:
+                    mark = self.mark()
+                    if self.atoms.unify(part, other, self._meet):
+                        break
+                    self.rollback(mark)
 
     # ---- adding -------------------------------------------------------------------------------------------------
 
@@ -122,25 +144,41 @@ class Domain:
         rule = RULES[node.type]
         if rule.kind == "reduce":
             return self._add_reduction(node, rule)
+        if isinstance(self.movement(node), Windows):
+            return self._add_windows(node)
+        return self._add_plain(node, rule)
+
+    def _place(self, node: Node, maps: Sequence[DimMap], frame: DimMap | None = None) -> None:
+        """Notes the node and the maps of its outputs."""
+        self.nodes[node.name] = node
+        self.maps.update(zip(node.outputs, maps))
+        if frame is not None:
+            self.frames[node.name] = frame
+
+        def back() -> None:
+            del self.nodes[node.name]
+            self.frames.pop(node.name, None)
+            for ref in node.outputs:
+                self.maps.pop(ref, None)
+
+        self.atoms.undo.append(back)
+
+    def _add_plain(self, node: Node, rule: Rule) -> Reason | None:
         out_ref = node.outputs[0]
-        out_shape = self._shape(out_ref)
-        wanted = self._wanted_by_consumers(node)
+        wanted = self._wanted_by_consumers(node.outputs)
         if isinstance(wanted, Reason):
             return wanted
         if wanted is None:
-            wanted = self._from_producers(node, rule, out_shape)
+            wanted = self._from_producers(node, rule, self._shape(out_ref))
             if isinstance(wanted, Reason):
                 return wanted
-        for ref in node.outputs:
-            self.maps[ref] = wanted
-        self.nodes[node.name] = node
-        self._trail.append(("node", node.name))
-        conflict = self._match_inputs(node, rule)
+        self._place(node, [wanted] * len(node.outputs))
+        conflict = self._match_inputs(node)
         return conflict if conflict is not None else self._widen(self.maps[out_ref], out_ref)
 
-    def _match_inputs(self, node: Node, rule: Rule) -> Reason | None:
+    def _match_inputs(self, node: Node) -> Reason | None:
         """Makes the maps of the operands that the cluster produces those that ``node`` needs; notes the others."""
-        for i in data_positions(node, rule):
+        for i in self.reads(node):
             source = node.inputs[i]
             assert source is not None
             inside = source.node in self.nodes
@@ -153,10 +191,76 @@ class Domain:
                 conflict = self._unify(need, self.maps[source], source)
                 if conflict is not None:
                     return conflict
-            else:
-                self.outside[source] = need
-                self._trail.append(("outside", source))
+            elif not isinstance(self.movement(node), Windows):
+                self._note_outside(source, need)
         return None
+
+    def _note_outside(self, source: TensorRef, need: DimMap) -> None:
+        self.outside[source] = need
+        self.atoms.undo.append(lambda: self.outside.pop(source))
+
+    def _add_windows(self, node: Node) -> Reason | None:
+        """A slice, or all the slices of a split: a frame of the operand's dims, with a window per result.
+
+        What cannot be said of the operand's dims (a step that does not divide one, a bound that may lie anywhere in a
+        symbolic one) is no obstacle to reading memory at an offset: only an operand that the cluster makes needs it.
+        """
+        moved = self.movement(node)
+        assert isinstance(moved, Windows)
+        position = data_positions(node, RULES[node.type])[0]
+        source = node.inputs[position]
+        assert source is not None
+        shape = self._shape(source)
+        inside = source.node in self.nodes
+        known = self.maps[source] if inside else None
+        frame: DimMap = tuple(
+            () if d == 1 else known[k] if known is not None else (self.atoms.new(d),) for k, d in enumerate(shape)
+        )
+        maps: list[DimMap] = []
+        loose: Reason | None = None
+        for ref, starts, steps in zip(node.outputs, moved.starts, moved.steps):
+            sizes = _with_dim(self._shape(ref), moved.dropped)
+            dims: list[Digits] = []
+            for k, (digits, start, step, size) in enumerate(zip(frame, starts, steps, sizes)):
+                window = self._window(digits, shape[k], start, step, size)
+                if window is None:
+                    every = "" if step == 1 else f", every {step}th,"
+                    text = (
+                        f"{expr.to_str(size)} of {expr.to_str(shape[k])} elements from {expr.to_str(start)} on{every}"
+                    )
+                    loose = Reason(
+                        "AF205", f"{node.name}: {text} are not known to be whole parts of the axes of {source}"
+                    )
+                    if inside:
+                        return loose
+                    window = () if size == 1 else (self.atoms.new(size),)
+                dims.append(window)
+            maps.append(_without_dim(dims, moved.dropped))
+        self._place(node, maps, frame)
+        if loose is not None:
+            self._loose[node.name] = loose
+            self.atoms.undo.append(lambda: self._loose.pop(node.name))
+        for ref in node.outputs:
+            wanted = self._wanted_by_consumers([ref])
+            if isinstance(wanted, Reason):
+                return wanted
+            conflict = None if wanted is None else self._unify(self.maps[ref], wanted, ref)
+            if conflict is not None:
+                return conflict
+        if len(node.outputs) > 1:
+            return self._widen(self.frames[node.name], source)
+        return self._widen(self.maps[node.outputs[0]], node.outputs[0])
+
+    def _window(self, digits: Digits, total: Expr, start: Expr, step: int, size: Expr) -> Digits | None:
+        """The digits of every ``step``-th of the indices from ``start`` on, of a dim with ``digits``."""
+        if step == 1 or size == 1:
+            return self.atoms.cut(digits, start, size) if total != 1 else ()
+        if expr.quotient(total, step) is None or not isinstance(start, int):
+            return None
+        pair = self.atoms.tail(digits, step)
+        if pair is None or self.atoms.cut(pair[1], start % step, 1) is None:
+            return None
+        return self.atoms.cut(pair[0], start // step, size)
 
     def _add_reduction(self, node: Node, rule: Rule) -> Reason | None:
         spec = self.spec(node)
@@ -164,7 +268,7 @@ class Domain:
         wanted: list[tuple[TensorRef, DimMap]] = []
         for ref, parts in zip(node.outputs, spec.outputs):
             for consumer, i in self.graph.consumers.get(ref, ()):
-                if consumer.name in self.nodes and i in data_positions(consumer, RULES[consumer.type]):
+                if consumer.name in self.nodes and i in self.reads(consumer):
                     need = self._need(consumer, i)
                     if isinstance(need, Reason):
                         return need
@@ -180,17 +284,13 @@ class Domain:
                     reason = self._fill(frame, spec, spec.inputs[i], known[source])
                     if reason is not None and known is self.maps:
                         return reason
-        whole = tuple(d if d is not None else (self._new_atom(size),) for d, size in zip(frame, spec.dims))
-        self.frames[node.name] = whole
-        self.nodes[node.name] = node
-        self._trail.append(("node", node.name))
-        for ref, parts in zip(node.outputs, spec.outputs):
-            self.maps[ref] = _part(whole, parts)
+        whole = tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(frame, spec.dims))
+        self._place(node, [_part(whole, parts) for parts in spec.outputs], whole)
         for ref, need in wanted:
             conflict = self._unify(need, self.maps[ref], ref)
             if conflict is not None:
                 return conflict
-        conflict = self._match_inputs(node, rule)
+        conflict = self._match_inputs(node)
         return conflict if conflict is not None else self._widen(self.frames[node.name], node.outputs[0])
 
     def _fill(
@@ -209,15 +309,12 @@ class Domain:
                     frame[p] = group
         return None
 
-    def _wanted_by_consumers(self, node: Node) -> DimMap | Reason | None:
+    def _wanted_by_consumers(self, outputs: Sequence[TensorRef]) -> DimMap | Reason | None:
         wanted: DimMap | None = None
-        for ref in node.outputs:
+        for ref in outputs:
             for consumer, i in self.graph.consumers.get(ref, ()):
-                if consumer.name not in self.nodes:
-                    continue
-                rule = RULES[consumer.type]
-                if i not in data_positions(consumer, rule):
-                    continue  # only its shape or its known value matters there
+                if consumer.name not in self.nodes or i not in self.reads(consumer):
+                    continue  # only its shape or its known value may matter there
                 need = self._need(consumer, i)
                 if isinstance(need, Reason):
                     return need
@@ -230,13 +327,20 @@ class Domain:
         return wanted
 
     def _from_producers(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...]) -> DimMap | Reason:
+        moved = self.movement(node)
+        if isinstance(moved, Join):
+            return self._joined(node, moved, out_shape)
         digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
         for i in data_positions(node, rule):
             ref = node.inputs[i]
             if ref is None or ref.node not in self.nodes:
                 continue
             shape, known = self._shape(ref), self.maps[ref]
-            if rule.kind == "view" and rule.view == "reshape":
+            if isinstance(moved, Permute):
+                return tuple(known[p] for p in moved.perm)
+            if isinstance(moved, Margin):
+                return tuple(self._framed(d, *sizes) for d, *sizes in zip(known, moved.before, shape, moved.after))
+            if rule.view == "reshape":
                 return self._regroup(known, shape, out_shape)
             offset = len(out_shape) - len(shape)
             for k, (dim, d) in enumerate(zip(shape, known)):
@@ -246,7 +350,31 @@ class Domain:
                     digits[k + offset] = d
         if any(d is None for d in digits) and rule.kind == "pointwise":
             self._learn(node, rule, out_shape, digits)
-        return tuple(d if d is not None else (self._new_atom(size),) for d, size in zip(digits, out_shape))
+        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
+
+    def _framed(self, digits: Digits, before: Expr, size: Expr, after: Expr) -> Digits:
+        """A dim with margins; ``digits``: of the dim inside."""
+        sizes = ((before, None), (size, digits), (after, None))
+        parts = [d if d is not None else () if s == 1 else (self.atoms.new(s),) for s, d in sizes if s != 0]
+        return self.atoms.joined(parts)
+
+    def _joined(self, node: Node, moved: Join, out_shape: tuple[Expr, ...]) -> DimMap:
+        """The map of a concat whose parts may be known: their dims, and the axis made of theirs."""
+        digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
+        parts: list[Digits] = []
+        for i in self.reads(node):
+            ref = node.inputs[i]
+            assert ref is not None
+            shape = _with_dim(self._shape(ref), moved.axis if moved.added else None)
+            known = self.maps[ref] if ref.node in self.nodes else None
+            dims = None if known is None else _with_dim(known, moved.axis if moved.added else None, ())
+            size = shape[moved.axis]
+            parts.append(dims[moved.axis] if dims is not None else () if size == 1 else (self.atoms.new(size),))
+            for k, d in enumerate(dims or ()):
+                if k != moved.axis and digits[k] is None and shape[k] != 1:
+                    digits[k] = d
+        digits[moved.axis] = self.atoms.joined(parts)
+        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
 
     def _learn(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...], digits: list[Digits | None]) -> None:
         """Takes the axes of dims that no producer fixes from inputs that the cluster reads already."""
@@ -257,25 +385,48 @@ class Domain:
             shape = self._shape(ref)
             offset = len(out_shape) - len(shape)
             for k, (dim, d) in enumerate(zip(shape, self.outside[ref])):
-                taken = {a for other in digits if other is not None for a in self.resolve(other)}
+                taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
                 fits = dim != 1 and offset >= 0 and expr.equal(dim, out_shape[k + offset])
-                if fits and digits[k + offset] is None and not taken & set(self.resolve(d)):
+                if fits and digits[k + offset] is None and not taken & self.atoms.closure(d):
                     digits[k + offset] = d
 
     def _need(self, node: Node, index: int) -> DimMap | Reason:
         """The index map through which ``node``, already in the domain, reads its input ``index``."""
+        moved = self.movement(node)
+        if isinstance(moved, Windows):
+            return self._loose.get(node.name, self.frames[node.name])
         if node.name in self.frames:
             return _part(self.frames[node.name], self.spec(node).inputs[index])
         ref = node.inputs[index]
         assert ref is not None
         out_ref = node.outputs[0]
-        return self._backward(RULES[node.type], self._shape(ref), self._shape(out_ref), self.maps[out_ref])
+        out_map = self.maps[out_ref]
+        if isinstance(moved, Permute):
+            return tuple(out_map[moved.perm.index(k)] for k in range(len(out_map)))
+        if isinstance(moved, Margin):
+            sizes = self._shape(ref)
+            inner = [self.atoms.cut(d, b, n) for d, b, n in zip(out_map, moved.before, sizes)]
+            found = tuple(d for d in inner if d is not None)
+            if len(found) < len(inner):
+                return Reason("AF205", f"{node.name}: the axes of {out_ref} do not give its margins")
+            return found
+        if isinstance(moved, Join):
+            number = data_positions(node, RULES[node.type]).index(index)
+            size = 1 if moved.added else self._shape(ref)[moved.axis]
+            start = moved.starts[number]
+            part = self.atoms.cut(out_map[moved.axis], start, size)
+            if part is None:
+                shape = _text(self._shape(out_ref))
+                return Reason("AF205", f"{node.name}: the axes of {out_ref} {shape} do not give the part of {ref}")
+            dims = [*out_map[: moved.axis], part, *out_map[moved.axis + 1 :]]
+            return _without_dim(dims, moved.axis if moved.added else None)
+        return self._backward(RULES[node.type], self._shape(ref), self._shape(out_ref), out_map)
 
     def _backward(
         self, rule: Rule, shape: tuple[Expr, ...], out_shape: tuple[Expr, ...], out_map: DimMap
     ) -> DimMap | Reason:
         """Map of an operand of ``shape`` given the map of the result."""
-        if rule.kind == "view" and rule.view == "reshape":
+        if rule.view == "reshape":
             return self._regroup(out_map, out_shape, shape)
         offset = len(out_shape) - len(shape)
         if offset < 0:
@@ -292,110 +443,66 @@ class Domain:
 
     def _regroup(self, known: DimMap, shape: tuple[Expr, ...], target: tuple[Expr, ...]) -> DimMap | Reason:
         """The digits of a tensor of ``shape`` dealt out to the dims of ``target`` (same elements, row-major)."""
-        queue = list(self.flat(known))
-        failed = Reason("AF205", f"reshape of {_text(shape)} to {_text(target)} has no common refinement of axes")
-        groups: list[Digits] = []
-        for dim in target:
-            group: list[int] = []
-            rest: Expr = dim
-            while rest != 1:
-                if not queue:
-                    return failed
-                atom = queue.pop(0)
-                size = self._atoms[atom].size
-                if expr.equal(size, rest):
-                    group.append(atom)
-                    rest = 1
-                    continue
-                whole = expr.quotient(rest, size)
-                if whole is not None:
-                    group.append(atom)
-                    rest = whole
-                    continue
-                inner = expr.quotient(size, rest)
-                if inner is None:
-                    return failed
-                hi, lo = self._split(atom, rest, inner)
-                group.append(hi)
-                queue.insert(0, lo)
-                rest = 1
-            groups.append(tuple(group))
-        return failed if queue else tuple(groups)
+        groups = self.atoms.regroup(self.flat(known), target)
+        if groups is None:
+            return Reason("AF205", f"reshape of {_text(shape)} to {_text(target)} has no common refinement of axes")
+        return groups
 
     def _unify(self, a: DimMap, b: DimMap, ref: TensorRef) -> Reason | None:
         """Makes two maps of one tensor the same, by splitting atoms or by sharing axes that never meet in a tensor."""
         for da, db in zip(a, b):
-            left, right = list(self.resolve(da)), list(self.resolve(db))
-            while left and right:
-                x, y = left[0], right[0]
-                if x == y:
-                    left.pop(0), right.pop(0)
-                    continue
-                sx, sy = self._atoms[x].size, self._atoms[y].size
-                if expr.equal(sx, sy):
-                    if self._meet(x, y):
-                        break
-                    self._forward(x, (y,))
-                    left.pop(0), right.pop(0)
-                    left, right = list(self.resolve(left)), list(self.resolve(right))
-                elif (q := expr.quotient(sx, sy)) is not None:
-                    left[:1] = self._split(x, sy, q)
-                elif (q := expr.quotient(sy, sx)) is not None:
-                    right[:1] = self._split(y, sx, q)
-                else:
-                    break
-            if left or right:
+            if not self.atoms.unify(da, db, self._meet):
                 return Reason("AF211", f"{ref} is read through two different index maps")
         return None
 
     def _meet(self, x: int, y: int) -> bool:
         """Whether some tensor of the cluster varies over both atoms."""
-        return any({x, y} <= set(self.flat(m)) for m in (*self.maps.values(), *self.frames.values()))
+        return any(self.atoms.together(self.flat(m), x, y) for m in (*self.maps.values(), *self.frames.values()))
 
     def _widen(self, dims: DimMap, ref: TensorRef) -> Reason | None:
         """Keeps the invariant that one tensor's digits cover those of every other."""
         mine = self.flat(dims)
-        if len(set(mine)) != len(mine):
+        if self.atoms.repeats(mine):
             return Reason("AF211", f"{ref} varies over one axis in two dims")
-        widest = self.resolve(self.widest)
-        if not (set(mine) <= set(widest) or set(widest) <= set(mine)):
-            self._share(mine, widest)
-            mine, widest = self.resolve(mine), self.resolve(widest)
-        if set(mine) <= set(widest):
-            pass
-        elif set(widest) <= set(mine):
-            self._trail.append(("widest", self.widest))
-            self.widest = mine
-        else:
-            return Reason("AF210", f"{ref} iterates over axes that the rest of the cluster does not have")
-        return None
+        if self.atoms.count(mine) > MAX_PARTS:
+            return Reason("AF213", f"{ref} is made of more than {MAX_PARTS} parts")
+        for attempt in (True, False):
+            mine, widest = self.resolve(mine), self.resolve(self.widest)
+            if set(mine) <= self.atoms.closure(widest):
+                return None
+            if set(widest) <= self.atoms.closure(mine):
+                self._set_widest(mine)
+                return None
+            if attempt:
+                self._share(mine, widest)
+        return Reason("AF210", f"{ref} iterates over axes that the rest of the cluster does not have")
+
+    def _set_widest(self, digits: Digits) -> None:
+        before = self.widest
+        self.widest = digits
+
+        def back() -> None:
+            self.widest = before
+
+        self.atoms.undo.append(back)
 
     def _share(self, mine: Digits, widest: Digits) -> None:
         """Makes one axis of two of equal size that never meet: two loops over as many elements become one."""
-        for x in (a for a in mine if a not in widest):
-            for y in (a for a in widest if a not in mine):
-                if expr.equal(self._atoms[x].size, self._atoms[y].size) and not self._meet(x, y):
-                    self._forward(x, (y,))
-                    mine = self.resolve(mine)
+        known = self.atoms.closure(widest)
+        for x in (a for a in mine if a not in known):
+            for y in (a for a in widest if a not in self.atoms.closure(mine)):
+                mark = self.mark()
+                if expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet):
                     break
+                self.rollback(mark)
 
-    # ---- atoms --------------------------------------------------------------------------------------------------
+    # ---- helpers ------------------------------------------------------------------------------------------------
 
-    def _new_atom(self, size: Expr) -> int:
-        self._atoms.append(_Atom(size))
-        self._trail.append(("atom", None))
-        return len(self._atoms) - 1
+    def _resolved(self, dims: DimMap) -> DimMap:
+        return tuple(self.resolve(d) for d in dims)
 
-    def _forward(self, atom: int, to: Digits) -> None:
-        self._atoms[atom].forward = to
-        self._trail.append(("forward", atom))
-
-    def _split(self, atom: int, outer: Expr, inner: Expr) -> tuple[int, int]:
-        pair = (self._new_atom(outer), self._new_atom(inner))
-        self._forward(atom, pair)
-        return pair
-
-    def _shape(self, ref: TensorRef) -> tuple[Expr, ...]:
+    def _shape(self, ref: TensorRef | None) -> tuple[Expr, ...]:
+        assert ref is not None
         shape = self.graph.info(ref).shape
         assert shape is not None, f"{ref} has no known shape"
         return shape
@@ -406,71 +513,16 @@ def _part(frame: DimMap, parts: tuple[tuple[int, ...], ...]) -> DimMap:
     return tuple(tuple(a for p in positions for a in frame[p]) for positions in parts)
 
 
-def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:
-    """Positions of the inputs that are tensors of the computation (present ones only)."""
-    positions = rule.data_inputs if rule.data_inputs is not None else range(len(node.inputs))
-    return tuple(i for i in positions if i < len(node.inputs) and node.inputs[i] is not None)
+def _with_dim(dims: Sequence[T], at: int | None, made: T | None = None) -> tuple[T, ...]:
+    """``dims`` with a dim of size one at ``at``; ``made`` is what stands for it."""
+    if at is None:
+        return tuple(dims)
+    one: T = 1 if made is None else made  # type: ignore[assignment]
+    return (*dims[:at], one, *dims[at:])
 
 
-def connected_order(graph: Graph, nodes: Sequence[Node], inside: Container[str] = ()) -> list[Node]:
-    """``nodes`` so that each is a neighbour of one before it or of a node named in ``inside``, as far as there is one.
-
-    A domain learns a node's axes from its neighbours, so this is the order to add nodes in. Tensors of more dims lead
-    first: two readers of one scalar have no axes in common until what joins them otherwise is there.
-    """
-    waiting = {n.name: n for n in nodes}
-    order: list[Node] = []
-    frontier: list[tuple[int, int, str]] = []
-    pushed = 0
-
-    def push(name: str, ref: TensorRef) -> None:
-        nonlocal pushed
-        shape = graph.info(ref).shape
-        rank = sum(d != 1 for d in shape) if shape is not None else 0
-        heapq.heappush(frontier, (-rank, pushed, name))
-        pushed += 1
-
-    for node in nodes:
-        for name, ref in _neighbours(graph, node):
-            if name in inside:
-                push(node.name, ref)
-    names = frozenset(waiting)
-    while waiting:
-        name = heapq.heappop(frontier)[2] if frontier else _sibling(graph, waiting, names, inside)
-        if name in waiting:
-            node = waiting.pop(name)
-            order.append(node)
-            for other, ref in _neighbours(graph, node):
-                if other in waiting:
-                    push(other, ref)
-    return order
-
-
-def _sibling(graph: Graph, waiting: Mapping[str, Node], names: Container[str], inside: Container[str]) -> str:
-    """The node that shares an input, of most dims, with one placed already or one of ``inside``; or the first."""
-
-    def rank(node: Node) -> int:
-        best = 0
-        for ref in node.inputs:
-            shape = graph.info(ref).shape if ref is not None else None
-            if ref is None or shape is None:
-                continue
-            readers = (c.name for c, _ in graph.consumers.get(ref, ()))
-            if any(n in inside or (n in names and n not in waiting) for n in readers):
-                best = max(best, sum(d != 1 for d in shape))
-        return best
-
-    return max(waiting, key=lambda name: rank(waiting[name]))
-
-
-def _neighbours(graph: Graph, node: Node) -> Iterator[tuple[str, TensorRef]]:
-    """Producers and consumers of a node, each with the tensor between the two."""
-    for ref in node.inputs:
-        if ref is not None:
-            yield ref.node, ref
-    for ref in node.outputs:
-        for consumer, _ in graph.consumers.get(ref, ()):
-            yield consumer.name, ref
+def _without_dim(dims: Sequence[T], at: int | None) -> tuple[T, ...]:
+    return tuple(d for k, d in enumerate(dims) if k != at)
 
 
 def _text(shape: Sequence[Expr]) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 
 from torchair_autofuse.ge.catalogue import is_view
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.lower.domain import data_positions
-from torchair_autofuse.lower.registry import RULES
+from torchair_autofuse.lower.registry import RULES, data_positions
 from torchair_autofuse.lower.uniform import uniform_value
 
 
@@ -30,7 +29,7 @@ def real_consumers(graph: Graph, ref: TensorRef) -> list[tuple[Node, int]]:
     for consumer, i in graph.consumers.get(ref, ()):
         rule = RULES.get(consumer.type)
         if rule is not None and rule.kind == "view" and i in data_positions(consumer, rule):
-            found.extend(real_consumers(graph, consumer.outputs[0]))
+            found.extend(reader for made in consumer.outputs for reader in real_consumers(graph, made))
         else:
             found.append((consumer, i))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 from torchair_autofuse.dtypes import BF16, F16, F32, DType
 from torchair_autofuse.ge.graph import Node, TensorInfo
@@ -103,6 +103,49 @@ class IndexSpec:
     outputs: tuple[tuple[tuple[int, ...], ...], ...]
 
 
+@dataclass(frozen=True)
+class Permute:
+    """Dim ``k`` of the result is dim ``perm[k]`` of the operand."""
+
+    perm: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Result ``k`` is a window of the operand: ``starts[k]`` and ``steps[k]`` (positive) per dim of the operand.
+
+    Its sizes are the result's dims; a result lacks the dim ``dropped``, whose window has one element.
+    """
+
+    starts: tuple[tuple[Expr, ...], ...]
+    steps: tuple[tuple[int, ...], ...]
+    dropped: int | None = None
+
+
+@dataclass(frozen=True)
+class Join:
+    """The operands one after the other along dim ``axis`` of the result, the ``i``-th data input from ``starts[i]`` on.
+
+    ``added``: they lack that dim and take up one index each (Pack).
+    """
+
+    axis: int
+    starts: tuple[Expr, ...]
+    added: bool = False
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The operand with ``before`` and ``after`` elements of ``value`` around it, per dim."""
+
+    before: tuple[Expr, ...]
+    after: tuple[Expr, ...]
+    value: float | int | bool
+
+
+Movement = Union[Permute, Windows, Join, Margin]
+"""Where the elements of a view's result are in its operands."""
+
 Check = Callable[[OpView], "Reason | None"]
 Emit = Callable[[Emitter, OpView, Sequence["Val | None"]], Sequence[Val]]
 
@@ -112,25 +155,26 @@ class Rule:
     """How one GE op type is lowered.
 
     ``kind``: "pointwise" (inputs broadcast against each other by numpy's rule; every output has the broadcast shape),
-    "view" (the one data input is re-indexed; ``view`` names which: "reshape", "broadcast") or "reduce" (``index`` says
-    over what; such rules need the pass of that name). ``data_inputs`` are the
-    positions that are tensors of the computation; other inputs (shapes, axes) must be known constants and are read
-    through ``OpView``. ``check`` returns why this node cannot be lowered, or None. ``emit`` gets the data inputs in
-    their compute dtype (fp16/bf16 already raised to f32) and returns one value per output in the compute dtype of that
-    output; narrowing to the GE dtype, where it is visible, is the builder's work. ``predicate`` marks ops whose low
-    precision inputs must be rounded before use (comparisons, conditions). ``rounds`` marks ops whose result is already
-    rounded to the output dtype (explicit narrowing Cast).
+    "view" (data inputs are re-indexed; ``view`` names how: "reshape", "broadcast" or "move", as ``movement`` says) or
+    "reduce" (``index`` says over what; such rules need the pass of that name). ``data_inputs`` are the positions that
+    are tensors of the computation; other inputs (shapes, axes) must be known constants and are read through ``OpView``.
+    ``check`` returns why this node cannot be lowered, or None. ``emit`` gets the data inputs in their compute dtype
+    (fp16/bf16 already raised to f32) and returns one value per output in the compute dtype of that output;
+    narrowing to the GE dtype, where it is visible, is the builder's work. ``predicate`` marks ops whose low
+    precision inputs must be rounded before use (comparisons, conditions). ``rounds`` marks ops whose result is
+    already rounded to the output dtype (explicit narrowing Cast).
     """
 
     type: str
     kind: str
     check: Check
     emit: Emit | None = None
-    data_inputs: tuple[int, ...] | None = None  # None: all present inputs
+    data_inputs: tuple[int, ...] | slice | None = None  # None: all present inputs; a slice of their positions
     view: str = ""
     predicate: bool = False
     rounds: bool = False
     index: Callable[[OpView], IndexSpec] | None = None  # of kind "reduce"; called only when ``check`` found nothing
+    movement: Callable[[OpView], Movement] | None = None  # of view "move"; called only when ``check`` found nothing
 
 
 RULES: dict[str, Rule] = {}
@@ -142,3 +186,10 @@ def register(rule: Rule) -> Rule:
         raise ValueError(f"two lowering rules for {rule.type}")
     RULES[rule.type] = rule
     return rule
+
+
+def data_positions(node: Node, rule: Rule) -> tuple[int, ...]:
+    """Positions of the inputs that are tensors of the computation (present ones only)."""
+    chosen = range(len(node.inputs)) if rule.data_inputs is None else rule.data_inputs
+    positions = range(len(node.inputs))[chosen] if isinstance(chosen, slice) else chosen
+    return tuple(i for i in positions if i < len(node.inputs) and node.inputs[i] is not None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchair_autofuse.dtypes import BOOL, DType
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.lower.registry import RULES, OpView
+from torchair_autofuse.lower.registry import RULES, Join, Margin, OpView, data_positions
 
 Scalar = Union[float, int, bool]
 GENERATORS: dict[str, int | None] = {"Fill": 1, "FillD": 0, "Fills": None, "ZerosLike": None, "OnesLike": None}
@@ -37,10 +37,16 @@ def uniform_value(graph: Graph, ref: TensorRef) -> Scalar | None:
     rule = RULES.get(node.type)
     if rule is None or (rule.kind != "view" and node.type not in GENERATORS):
         return None
-    known = _generated(graph, node) if rule.kind != "view" else _of_input(graph, node, 0)
-    if known is None or any(i.dtype is None or i.shape is None for i in (info, *op_view(graph, node).inputs) if i):
+    view = op_view(graph, node)
+    if any(i.dtype is None or i.shape is None for i in (info, *view.inputs) if i) or rule.check(view) is not None:
         return None
-    return None if rule.check(op_view(graph, node)) is not None else _typed(known, info.dtype)
+    if rule.kind != "view":
+        known = _generated(graph, node)
+    elif rule.movement is not None and isinstance(rule.movement(view), (Join, Margin)):
+        return None  # of several parts each may be another number
+    else:
+        known = _of_input(graph, node, data_positions(node, rule)[0])
+    return None if known is None else _typed(known, info.dtype)
 
 
 def _generated(graph: Graph, node: Node) -> Scalar | None:

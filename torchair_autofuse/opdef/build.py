@@ -12,7 +12,7 @@ from torchair_autofuse.codegen.op_host import op_host_cpp
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.printer import to_text
-from torchair_autofuse.lower.build import content_digest
+from torchair_autofuse.lower.finish import content_digest
 from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.generator import generator_digest
 from torchair_autofuse.opdef.schema import SCHEMA_VERSION, message_class

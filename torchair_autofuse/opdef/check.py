@@ -12,7 +12,7 @@ from typing import Any
 from torchair_autofuse.codegen.names import camel
 from torchair_autofuse.loop import expr, parser
 from torchair_autofuse.loop.verify import VerifyError, verify
-from torchair_autofuse.lower.build import content_digest
+from torchair_autofuse.lower.finish import content_digest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.definition import PLATFORM, Definition, kernel_of, read
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torchair_autofuse.ge.graph import Graph, Node
-from torchair_autofuse.lower.domain import Domain, connected_order
+from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.alias import SOURCES, Writes
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.domain import data_positions
+from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import writes

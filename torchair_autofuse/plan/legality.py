@@ -11,8 +11,7 @@ from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.loop.ir import Cast, Pointwise, Reduce, Value
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.builder import NestBuilder
-from torchair_autofuse.lower.domain import data_positions
-from torchair_autofuse.lower.registry import Rule, Val, compute_dtype
+from torchair_autofuse.lower.registry import Join, OpView, Rule, Val, compute_dtype, data_positions
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
@@ -31,7 +30,8 @@ class Context:
 
 
 _MOVE_PASSES = (
-    *(("Concat", "concat"), ("Pack", "concat"), ("Split", "split"), ("StridedSlice", "slice"), ("Slice", "slice")),
+    *(("Concat", "concat"), ("Pack", "concat"), ("Pad", "concat"), ("Split", "split"), ("Unpack", "split")),
+    *(("StridedSlice", "slice"), ("Slice", "slice")),
     *(("Transpose", "transpose"), ("Gather", "gather")),
 )
 
@@ -62,10 +62,15 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
     ):
         if info.dtype is None or info.shape is None:
             return Reason("AF203", f"{'dtype' if info.dtype is None else 'shape'} of {ref} is unknown")
-        if any(d == 0 for d in info.shape):
+        if any(d == 0 for d in info.shape) and (ref.node == node.name or not _joins(view, rule)):
             return Reason("AF216", f"{ref} is empty")
     reason = rule.check(view)
     return reason if reason is not None else _chip_reason(graph, node, rule)
+
+
+def _joins(view: OpView, rule: Rule) -> bool:
+    """Whether an empty operand is one part of several."""
+    return rule.movement is not None and rule.check(view) is None and isinstance(rule.movement(view), Join)
 
 
 def emit_alone(graph: Graph, node: Node) -> tuple[Sequence[Value], Sequence[Val]]:

@@ -15,8 +15,8 @@ from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop.ir import Pointwise, Reduce
 from torchair_autofuse.lower.outputs import is_free_view
-from torchair_autofuse.lower.registry import RULES
-from torchair_autofuse.lower.uniform import GENERATORS, uniform_value
+from torchair_autofuse.lower.registry import RULES, Permute, Windows
+from torchair_autofuse.lower.uniform import GENERATORS, op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.legality import emit_alone
@@ -67,7 +67,9 @@ def recompute(
     owner = {n.name: i for i, g in enumerate(made) for n in g.nodes}
     nodes = sorted((*alone, *(n for g in groups for n in g.nodes)), key=lambda n: graph.position[n.name])
     for node in nodes:
-        if len(node.outputs) != 1 or not is_kernel(node, graph) or uniform_value(graph, node.outputs[0]) is not None:
+        if not is_kernel(node, graph) or uniform_value(graph, node.outputs[0]) is not None:
+            continue
+        if len(node.outputs) != 1 and not _reads_memory(graph, node, owner):
             continue
         home = owner.get(node.name)
         use = _use(graph, node, owner)
@@ -78,7 +80,8 @@ def recompute(
         if home is not None and not _reads_no_more(graph, node, made[home]):
             continue
         limit = options.recomputation_threshold
-        if len(use.readers) > limit and node.type not in GENERATORS:
+        free = node.type in GENERATORS or _reads_memory(graph, node, owner)
+        if len(use.readers) > limit and not free:
             text = f"{node.name} has {len(use.readers)} readers, --recomputation_threshold is {limit}"
             refused.append((node, Reason("AF220", text)))
             continue
@@ -94,6 +97,14 @@ def recompute(
             for i, group in grown.items():
                 made[i] = group
     return made, refused
+
+
+def _reads_memory(graph: Graph, node: Node, owner: Mapping[str, int]) -> bool:
+    """Whether the node is a slice, split or transpose of a tensor that no fused op makes: another way to index it."""
+    rule = RULES[node.type]
+    if rule.movement is None or not isinstance(rule.movement(op_view(graph, node)), (Permute, Windows)):
+        return False
+    return all(r is None or r.node not in owner for r in node.inputs)
 
 
 def _reads_no_more(graph: Graph, node: Node, home: Group) -> bool:

@@ -12,7 +12,8 @@ from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.domain import Domain, data_positions
+from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Cluster, Clusters

@@ -161,7 +161,7 @@ rule("ViewCopy", 0)
 
 
 # -- concat, pack, split ---------------------------------------------------------------------------------------------
-def _concat_parts(call: Call) -> tuple[list[int], int]:
+def concat_parts(call: Call) -> tuple[list[int], int]:
     """Positions of the concatenated inputs and the axis: the first or last input, or an attribute."""
     last = len(call.inputs) - 1
     if call.node.type == "ConcatV2":
@@ -174,7 +174,7 @@ def _concat_parts(call: Call) -> tuple[list[int], int]:
 
 
 def _concat(call: Call) -> Shape:
-    parts, at = _concat_parts(call)
+    parts, at = concat_parts(call)
     shapes = [call.shape(i) for i in parts]
     if len({len(s) for s in shapes}) != 1:
         raise Unknown("parts of different ranks")
@@ -189,7 +189,7 @@ def _concat(call: Call) -> Shape:
 
 
 def _concat_value(call: Call, dtype: DType) -> ObjectArray:
-    parts, at = _concat_parts(call)
+    parts, at = concat_parts(call)
     out: ObjectArray = np.concatenate([call.array(i) for i in parts], axis=at)
     return out
 
@@ -261,7 +261,7 @@ rule_of_all_outputs("IdentityN", _identity_n)
 _OPEN_END = 2**31 - 1  # TorchAir writes this, or more, for a slice without an end
 
 
-def _bound(value: Expr, size: Expr) -> Expr:
+def slice_start(value: Expr, size: Expr) -> Expr:
     """A slice bound counted from the front and clamped to 0..size."""
     if isinstance(value, int) and value < 0:
         shifted = expr.add(size, value)
@@ -275,7 +275,7 @@ def _bound(value: Expr, size: Expr) -> Expr:
 
 def sliced(size: Expr, begin: Expr, end: Expr, stride: int = 1) -> Expr:
     """Length of ``range(size)[begin:end:stride]`` for a positive stride."""
-    first, last = _bound(begin, size), _bound(end, size)
+    first, last = slice_start(begin, size), slice_start(end, size)
     if last == size and nonnegative(begin):
         length = maximum(subtract(size, begin), 0)
     else:
@@ -285,7 +285,7 @@ def sliced(size: Expr, begin: Expr, end: Expr, stride: int = 1) -> Expr:
     return length if stride == 1 else expr.ceildiv(length, stride)
 
 
-def _slice_bounds(call: Call) -> list[tuple[int, Expr, Expr, int]]:
+def slice_bounds(call: Call) -> list[tuple[int, Expr, Expr, int]]:
     """(axis, begin, end, stride) per sliced dim of a StridedSliceV2/V3 or StridedSlice."""
     if any(int(call.attr(f"{m}_mask", 0)) for m in ("ellipsis", "new_axis", "shrink_axis")):
         raise Unknown("ellipsis, new axis and shrink axis masks are not modelled")
@@ -310,14 +310,14 @@ def _slice_bounds(call: Call) -> list[tuple[int, Expr, Expr, int]]:
 
 def _strided_slice(call: Call) -> Shape:
     dims = list(call.shape(0))
-    for a, begin, end, stride in _slice_bounds(call):
+    for a, begin, end, stride in slice_bounds(call):
         dims[a] = sliced(dims[a], begin, end, stride)
     return tuple(dims)
 
 
 def _strided_slice_value(call: Call, dtype: DType) -> ObjectArray:
     index = [slice(None)] * call.rank(0)
-    for a, begin, end, stride in _slice_bounds(call):
+    for a, begin, end, stride in slice_bounds(call):
         if not isinstance(begin, int) or not isinstance(end, int):
             raise Unknown("symbolic bounds")
         index[a] = slice(begin, end, stride)
@@ -337,7 +337,7 @@ rule("SliceD", lambda call: tuple(call.int_list("size")) if -1 not in call.int_l
 
 
 # -- padding ---------------------------------------------------------------------------------------------------------
-def _paddings(call: Call) -> list[tuple[Expr, Expr]]:
+def paddings(call: Call) -> list[tuple[Expr, Expr]]:
     flat, rank = call.exprs(1), call.rank(0)
     if len(flat) != 2 * rank:
         raise Unknown(f"{len(flat)} paddings for rank {rank}")
@@ -348,7 +348,7 @@ def _paddings(call: Call) -> list[tuple[Expr, Expr]]:
 
 rule(
     "PadV3 Pad PadV2 MirrorPad",
-    lambda call: tuple(expr.add(d, a, b) for d, (a, b) in zip(call.shape(0), _paddings(call))),
+    lambda call: tuple(expr.add(d, a, b) for d, (a, b) in zip(call.shape(0), paddings(call))),
     0,
 )
-rule("PadV3Grad", lambda call: tuple(subtract(d, expr.add(a, b)) for d, (a, b) in zip(call.shape(0), _paddings(call))))
+rule("PadV3Grad", lambda call: tuple(subtract(d, expr.add(a, b)) for d, (a, b) in zip(call.shape(0), paddings(call))))

@@ -1,0 +1,185 @@
+"""Ops that move data: transposes, slices, splits, concats and padding. Inside a kernel they are index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torchair_autofuse.dtypes import BOOL
+from torchair_autofuse.ge.infer.move import concat_parts, paddings, slice_bounds, slice_start
+from torchair_autofuse.ge.infer.registry import Call, Unknown
+from torchair_autofuse.ge.infer.shapes import axes, axis
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.bounds import nonnegative
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.lower.checks import ALL, dims, fits, refuse
+from torchair_autofuse.lower.registry import (
+    RULES,
+    Check,
+    Join,
+    Margin,
+    Movement,
+    OpView,
+    Permute,
+    Rule,
+    Windows,
+    data_positions,
+    register,
+)
+from torchair_autofuse.messages import Reason
+
+Moves = Callable[[Call, OpView], Movement]
+
+
+def _call(op: OpView) -> Call:
+    return Call(op.node, op.inputs)
+
+
+def _check(moves: Moves) -> Check:
+    """One dtype throughout, and a movement that is known."""
+
+    def check(op: OpView) -> Reason | None:
+        positions = data_positions(op.node, RULES[op.node.type])
+        dtypes = [op.dtype(i) for i in positions] + [op.out_dtype(k) for k in range(len(op.outputs))]
+        for dtype in dtypes:
+            if dtype not in ALL:
+                known = ", ".join(str(d) for d in ALL)
+                return refuse(op, f"a tensor of {dtype}, a fused op moves {known}", "AF202")
+            if dtype != dtypes[0]:
+                return refuse(op, f"tensors of different dtypes, {dtypes[0]} and {dtype}", "AF202")
+        try:
+            moves(_call(op), op)
+        except Unknown as unknown:
+            return refuse(op, str(unknown))
+        return None
+
+    return check
+
+
+def _register(types: str, moves: Moves, data_inputs: tuple[int, ...] | slice | None) -> None:
+    for name in types.split():
+        made = Rule(name, "view", _check(moves), data_inputs=data_inputs, view="move")
+        register(replace(made, movement=lambda op: moves(_call(op), op)))
+
+
+# -- transpose --------------------------------------------------------------------------------------------------------
+def _transpose(call: Call, op: OpView) -> Movement:
+    perm = call.int_list("perm") if call.node.type == "TransposeD" else call.ints(1)
+    return Permute(tuple(axes(perm, call.rank(0))))
+
+
+_register("Transpose TransposeD", _transpose, (0,))
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+def _one_window(call: Call, starts: dict[int, Expr], steps: dict[int, int], dropped: int | None = None) -> Windows:
+    rank = range(call.rank(0))
+    return Windows((tuple(starts.get(k, 0) for k in rank),), (tuple(steps.get(k, 1) for k in rank),), dropped)
+
+
+def _strided_slice(call: Call, op: OpView) -> Movement:
+    starts: dict[int, Expr] = {}
+    steps: dict[int, int] = {}
+    for at, begin, _, stride in slice_bounds(call):
+        starts[at] = slice_start(begin, call.shape(0)[at])
+        steps[at] = stride
+    return _one_window(call, starts, steps)
+
+
+def _slice(call: Call, op: OpView) -> Movement:
+    offsets = tuple(call.int_list("offsets")) if call.node.type == "SliceD" else call.exprs(1)
+    if not all(nonnegative(o) for o in offsets):
+        raise Unknown("an offset that may be negative")
+    return _one_window(call, dict(enumerate(offsets)), {})
+
+
+def _select(call: Call, op: OpView) -> Movement:
+    """GatherV2 with one constant index: a slice of one element, without its dim for an index without dims."""
+    at = axis(call.int_scalar(2) if call.has(2) else 0, call.rank(0))
+    if int(call.attr("batch_dims", 0)) != 0:
+        raise Unknown("batch_dims is not 0")
+    index, size = call.int_scalar(1), call.shape(0)[at]
+    if not isinstance(size, int) or not -size <= index < size:
+        raise Unknown(f"index {index} may be out of range for a dim of {expr.to_str(size)}")
+    return _one_window(call, {at: index % size}, {}, at if call.rank(1) == 0 else None)
+
+
+_register("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, (0,))
+_register("Slice SliceD", _slice, (0,))
+_register("GatherV2", _select, (0,))
+
+
+# -- splits -----------------------------------------------------------------------------------------------------------
+def _split(call: Call, op: OpView) -> Movement:
+    """Every result begins where the one before it ends."""
+    kind = call.node.type
+    if kind == "SplitV":
+        at = call.int_scalar(2)
+    elif kind == "Split":
+        at = call.int_scalar(0)
+    else:
+        at = int(call.attr("split_dim"))
+    position = 1 if kind == "Split" else 0
+    rank = call.rank(position)
+    at = axis(at, rank)
+    starts: list[tuple[Expr, ...]] = []
+    begin: Expr = 0
+    for info in op.outputs:
+        starts.append(tuple(begin if k == at else 0 for k in range(rank)))
+        begin = expr.add(begin, dims(info)[at])
+    if not expr.equal(begin, call.shape(position)[at]):
+        raise Unknown("the parts are not known to add up to the whole")
+    return Windows(tuple(starts), ((1,) * rank,) * len(op.outputs))
+
+
+def _unpack(call: Call, op: OpView) -> Movement:
+    rank = call.rank(0)
+    at = axis(int(call.attr("axis", 0)), rank)
+    starts = tuple(tuple(i if k == at else 0 for k in range(rank)) for i in range(len(op.outputs)))
+    return Windows(starts, ((1,) * rank,) * len(op.outputs), at)
+
+
+_register("SplitV SplitVD SplitD", _split, (0,))
+_register("Split", _split, (1,))
+_register("Unpack", _unpack, (0,))
+
+
+# -- joins ------------------------------------------------------------------------------------------------------------
+def _concat(call: Call, op: OpView) -> Movement:
+    parts, at = concat_parts(call)
+    starts: list[Expr] = []
+    begin: Expr = 0
+    result = dims(op.outputs[0])
+    for i in parts:
+        shape = call.shape(i)
+        if not all(k == at or expr.equal(d, result[k]) for k, d in enumerate(shape)):
+            raise Unknown(f"dims of input {i} are not known to be those of the result")
+        starts.append(begin)
+        begin = expr.add(begin, shape[at])
+    return Join(at, tuple(starts))
+
+
+def _pack(call: Call, op: OpView) -> Movement:
+    at = axis(int(call.attr("axis", 0)), call.rank(0) + 1)
+    return Join(at, tuple(range(len(call.inputs))), added=True)
+
+
+def _pad(call: Call, op: OpView) -> Movement:
+    """Padding with a constant; a negative one, which cuts, and other modes stay."""
+    if call.attr("mode", "constant") not in ("constant", b"constant"):
+        raise Unknown(f"mode {call.attr('mode')!r}")
+    pairs = paddings(call)
+    if not all(nonnegative(n) for pair in pairs for n in pair):
+        raise Unknown("a padding that may be negative")
+    value = op.scalar(2) if call.has(2) else 0
+    if value is None or not fits(value, op.out_dtype()):
+        raise Unknown("the value to pad with is not a known number of the tensor's dtype")
+    made = bool(value) if op.out_dtype() == BOOL else value
+    return Margin(tuple(b for b, _ in pairs), tuple(a for _, a in pairs), made)
+
+
+_register("ConcatV2", _concat, slice(0, -1))
+_register("Concat", _concat, slice(1, None))
+_register("ConcatD ConcatV2D", _concat, None)
+_register("Pack", _pack, None)
+_register("PadV3 PadV2 Pad", _pad, (0,))
