@@ -164,10 +164,9 @@ REFUSED = {
 
 # families with their own lowering, and what launches no vector work
 OTHER = words("""
-AsStrided BatchMatMul ConcatV2 Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv2DTranspose Cumsum Data
-EmbeddingDenseGrad Gather GatherElements GatherV2 IndexByTensor MatMul MatMulV2 MaxPoolWithArgmaxV1 NetOutput Pack
-PadV3 RefData ResizeNearestNeighborV2 ReverseV2 ScatterElements Shape Sort SplitV StridedSliceV2 TopKV2 Transpose
-Unpack
+AsStrided BatchMatMul Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv2DTranspose Cumsum Data
+EmbeddingDenseGrad Gather GatherElements IndexByTensor MatMul MatMulV2 MaxPoolWithArgmaxV1 NetOutput RefData
+ResizeNearestNeighborV2 ReverseV2 ScatterElements Shape Sort TopKV2
 """)
 
 
@@ -192,6 +191,6 @@ def test_rules_are_consistent() -> None:
     for kind, rule in RULES.items():
         assert rule.type == kind
         assert rule.kind in ("pointwise", "view", "reduce")
-        assert (
-            (rule.emit is None) == (rule.kind == "view") == (rule.view in ("reshape", "broadcast")) == bool(rule.view)
-        )
+        is_view = rule.kind == "view"
+        assert (rule.emit is None) == is_view == (rule.view in ("reshape", "broadcast", "move")) == bool(rule.view)
+        assert (rule.movement is not None) == (rule.view == "move")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.loop.ir import Kernel, Load, Nest, Param, Reduce, defined_names
+from torchair_autofuse.loop.ir import Kernel, Load, Nest, Param, Reduce, Store, defined_names
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
-from torchair_autofuse.loop.verify_memory import check_bounds, kernel_facts
+from torchair_autofuse.loop.verify import VerifyError, verify
 from torchair_autofuse.lower.checks import ALL as LOADABLE
 from torchair_autofuse.lower.registry import RULES, data_positions
 from torchair_autofuse.lower.symbols import bind_symbols
@@ -83,14 +83,14 @@ def _kind(nests: Nests) -> str:
 
 
 def _unproved_window(kernel: Kernel) -> Reason | None:
-    """Refuses a window of a tensor whose bounds are not proved for all sizes."""
-    facts = kernel_facts(kernel)
-    for nest in kernel.nests if facts else ():
-        for v in nest.values:
-            if isinstance(v, Load) and v.offset != 0:
-                problem = check_bounds(kernel.param[v.param], nest, v, facts)
-                if problem is not None:
-                    return Reason("AF223", f"{', '.join(v.origin)}: {problem}")
+    """Refuses windows that are not proved, for all sizes, to lie in their tensors and to be apart."""
+    accesses = [a for n in kernel.nests for a in (*n.values, *n.stores) if isinstance(a, (Load, Store))]
+    if not kernel.symbols or all(a.offset == 0 for a in accesses):
+        return None
+    try:
+        verify(kernel)
+    except VerifyError as error:
+        return Reason("AF223", error.problem)
     return None
 
 

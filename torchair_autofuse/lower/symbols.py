@@ -50,7 +50,10 @@ def _bind(kernel: Kernel) -> Kernel | Reason:
                 swaps.append(_solved(rest, expr.symbol(name)))
                 sources[name] = Symbol(name, param, k, divisor)
         kernel = _map(kernel, lambda e: e if isinstance(e, int) else expr.simplify(e.subs(swaps)))
-        lost = _free(kernel) & missing
+        # sympy replaces s**2 by n in s itself too, where it becomes sqrt(n)
+        powers = (p for e in _expressions(kernel) if not isinstance(e, int) for p in e.atoms(sympy.Pow))
+        roots = any(not p.exp.is_Integer for p in powers)
+        lost = missing if roots else _free(kernel) & missing
         if lost:
             return Reason("AF217", f"no input has a dim that gives {', '.join(sorted(lost))}")
     return _rename(kernel, sources)
