@@ -13,6 +13,7 @@ from torchair_autofuse.loop.ir import (
     Axis,
     Cast,
     Const,
+    Index,
     Iota,
     Kernel,
     Load,
@@ -61,7 +62,7 @@ class _Builder:
             axes = self.draw(st.permutations(self.axes))[: self.draw(st.integers(0, len(self.axes)))]
             self.load(self.pick(TYPES), axes, padded=self.chance(30))
         for _ in range(self.draw(st.integers(2, 9))):
-            self.pick([self.op, self.op, self.op, self.cast, self.const, self.iota, self.reduce])()
+            self.pick([self.op, self.op, self.op, self.cast, self.const, self.iota, self.reduce, self.lookup])()
         stores = []
         for _ in range(self.draw(st.integers(1, 3))):
             stores += self.store()
@@ -95,6 +96,19 @@ class _Builder:
         self.define(Load(name, param, strides, offset, dtype, origin=origin), [name], [dtype], domain)
         if dtype in (F16, BF16):
             self.define(Cast(self.fresh(), name, F32), [self.fresh()], [F32], domain)
+
+    def lookup(self):
+        """Rows of a table looked up by a value that is known to be one of them."""
+        if not self.axes:
+            return
+        by = self.pick(self.axes)
+        axes = self.draw(st.permutations(self.axes))[: self.draw(st.integers(0, len(self.axes)))]
+        dims, strides, offset = self.place(axes, padded=False)
+        row, domain = self.fresh(), frozenset({by.name, *(a.name for a in axes)})
+        self.define(Iota(row, ((by.name, 1),), 0, I32), [row], [I32], frozenset({by.name}))
+        index = Index(row, expr.product(dims), by.size, self.chance())
+        param, name = self.add_input(I32, [by.size, *dims]), self.fresh()
+        self.define(Load(name, param, strides, offset, I32, (index,)), [name], [I32], domain)
 
     def of_type(self, dtype):
         return [n for n, t in self.types.items() if t == dtype]

@@ -86,7 +86,7 @@ def _suffix(schedule: Schedule, piece: int) -> str:
 _HELPERS = (
     "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
-    "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
+    "lookup", "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
 )  # fmt: skip
 _FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves
 
@@ -98,7 +98,8 @@ class _Writer:
         self.names = Names(schedule)
         self.queues = Queues(schedule, self.names)
         self.flat = schedule.rows is None
-        self.slots = [slot for slot in schedule.plan.slots if slot.queue < 0]
+        self.slots = [slot for slot in schedule.plan.slots if slot.queue < 0 and not slot.index]
+        self.index_slots = [slot for slot in schedule.plan.slots if slot.index]
         panel = self.p.segments[0]
         self.has_panel = bool(panel.instrs or panel.loads)
         self.frees_panel = bool(self.queues.groups("in", 0))
@@ -166,6 +167,7 @@ class _Writer:
             "reduce_down": self.s.shared or "reduce_down" in forms,
             "carry": "carry" in forms,
             "parts": self.s.shared,
+            "lookup": any(x.lookups for x in self.p.loads),
             "load_back": any(x.back for x in self.p.loads),
             "pick_lanes": any(i.form == "pick" and i.table is None for i in self.p.instrs),
             "make_offsets": any(table.layout is None for table in self.p.tables),
@@ -185,6 +187,7 @@ class _Writer:
         lines = [f"GlobalTensor<{p.dtype.cpp}> {p.name}Gm_;" for p in self._used()]
         lines += self.queues.members()
         lines += split.MEMBERS if self.s.shared else []
+        lines += [f"TBuf<TPosition::VECIN> {self._slot(slot.id)}Buf_;" for slot in self.index_slots]
         lines += [f"TBuf<TPosition::VECCALC> {self._slot(slot.id)}Buf_;" for slot in self.slots]
         if self.p.scratch:
             lines.append("TBuf<TPosition::VECCALC> scratchBuf_;")
@@ -202,7 +205,7 @@ class _Writer:
         lines = [f"{p.name}Gm_.SetGlobalBuffer((__gm__ {p.dtype.cpp}*){p.name});" for p in self._used()]
         lines += self.queues.init()
         lines += split.init(self.s) if self.s.shared else []
-        for slot in self.slots:
+        for slot in (*self.index_slots, *self.slots):
             capacity = CAPACITY[slot.layout]
             size = capacity if slot.layout in (Layout.COLB, Layout.ONEB) else f"{capacity} * {slot.itemsize}"
             lines.append(f"pipe_->InitBuffer({self._slot(slot.id)}Buf_, {size});")
@@ -240,7 +243,7 @@ class _Writer:
         args = control.FLAT_ARGS if self.flat else control.TILE_ARGS
         loads, stores = self.queues.groups("in", 1), self.queues.groups("out", 1)
         if loads:
-            found.append(_Function("CopyIn", args, self.queues.copy_in(loads)))
+            found.append(_Function("CopyIn", args, [*self.queues.indices(1), *self.queues.copy_in(loads)]))
         if self.p.segments[1].instrs or stores:
             compute_args = "uint32_t cols" if self.flat else "uint32_t rows, uint32_t cols, uint32_t pitch"
             found.append(_Function("Compute", compute_args, self._compute()))
@@ -251,7 +254,7 @@ class _Writer:
     def _load_panel(self) -> list[str]:
         q, instrs = self.queues, self.p.segments[0].instrs
         loads, stores = q.groups("in", 0), q.groups("out", 0)
-        lines = [*q.copy_in(loads), *q.take(loads, "DeQue")]
+        lines = [*q.indices(0), *q.copy_in(loads), *q.take(loads, "DeQue")]
         if not instrs:
             return lines
         calls = instructions(self.names, instrs, barrier_first=bool(self.slots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.schedule.program import Buf, Instr, Layout, Transfer
+from torchair_autofuse.schedule.program import Buf, Instr, Layout, Lookup, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import size_text
 
@@ -25,12 +25,13 @@ class Names:
     def param(self, buf: int) -> str:
         """The kernel argument that a queue buffer belongs to; loads of one argument get a letter each."""
         s = self.schedule
-        transfers = s.program.loads if s.program.bufs[buf].kind == "in" else s.program.stores
+        kind = s.program.bufs[buf].kind
+        transfers = [x for x in (*s.program.loads, *s.program.stores) if s.program.bufs[x.buf].kind == kind]
         mine = next(x for x in transfers if x.buf == buf)
-        same = list(dict.fromkeys((x.strides, x.offset) for x in transfers if x.param == mine.param))
+        same = list(dict.fromkeys((x.strides, x.offset, x.lookups) for x in transfers if x.param == mine.param))
         if len(same) == 1:
             return mine.param
-        index = same.index((mine.strides, mine.offset))
+        index = same.index((mine.strides, mine.offset, mine.lookups))
         return f"{mine.param}{chr(ord('a') + index)}" if len(same) <= 26 else f"{mine.param}_{index}"
 
     def queue_tensor(self, buf: int) -> str:
@@ -81,7 +82,16 @@ class Names:
         for axis, stride in transfer.strides:
             name = index[axis]
             terms.append(name if stride == 1 else f"{name} * {self.size(stride)}")
-        return " + ".join(terms) or "0"
+        if s.program.by_row(transfer) and s.rows is not None and s.rows.name in dict(transfer.strides):
+            terms.append(f"row * {self.row_stride(transfer)}")
+        return " + ".join([*terms, *(self._looked_up(x) for x in transfer.lookups)]) or "0"
+
+    def _looked_up(self, lookup: Lookup) -> str:
+        """Where a looked-up row starts: of ``row`` in the tile, or of all rows."""
+        buf = self.schedule.program.bufs[lookup.buf]
+        at, i = self.place(buf.id), "row" if buf.layout == Layout.COL else "0"
+        value = f"RowOf({at}, {i}, {self.size(lookup.size)})" if lookup.wraps else f"RowOf({at}, {i})"
+        return value if lookup.pitch == 1 else f"{value} * {self.size(lookup.pitch)}"
 
     def row_stride(self, transfer: Transfer) -> str:
         """Distance in elements between the rows of a FULL transfer in GM."""

@@ -37,13 +37,15 @@ def pass_functions(
         if segment.loop:
             number = segment.name.removeprefix("pass")
             if loads:
-                found.append(PassFunction(f"CopyIn{number}", TILE_ARGS, TILE_CALL, queues.copy_in(loads)))
+                found.append(
+                    PassFunction(f"CopyIn{number}", TILE_ARGS, TILE_CALL, [*queues.indices(k), *queues.copy_in(loads)])
+                )
             args, call = "uint32_t rows, uint32_t cols, uint32_t pitch, int64_t tile", "rows, cols, pitch, tile"
             found.append(PassFunction(f"Compute{number}", args, call, body))
             if stores:
                 found.append(PassFunction(f"CopyOut{number}", TILE_ARGS, TILE_CALL, queues.copy_out(stores)))
-        elif segment.instrs or loads:
-            body = [*_scope(queues.copy_in(loads)), *body, *_scope(queues.copy_out(stores))]
+        elif segment.instrs or segment.loads:
+            body = [*_scope([*queues.indices(k), *queues.copy_in(loads)]), *body, *_scope(queues.copy_out(stores))]
             name = segment.name.capitalize()
             found.append(PassFunction(name, f"{TILE_ARGS}, int64_t tile", f"{TILE_CALL}, tile", body))
     return found

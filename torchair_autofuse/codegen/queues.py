@@ -109,6 +109,22 @@ class Queues:
     def free(self, groups: Iterable[QueueGroup]) -> list[str]:
         return [f"{self.queue(g)}.FreeTensor({self.token(g)});" for g in groups]
 
+    # ---- lookups ------------------------------------------------------------------------------------------------
+
+    def indices(self, segment: int) -> list[str]:
+        """The index buffers that the loads of a segment look up rows by; those that it fills are copied first."""
+        loads = self._s.program.segments[segment].loads
+        filled = [x for x in loads if self._bufs[x.buf].kind == "index"]
+        used = dict.fromkeys([*(x.buf for x in filled), *(y.buf for x in loads for y in x.lookups)])
+        lines = []
+        for b in used:
+            cpp, name = self._bufs[b].cpp, self._names.place(b)
+            lines.append(f"const LocalTensor<{cpp}> {name} = {name}Buf_.Get<{cpp}>();")
+        if not filled:
+            return lines
+        copies = [line for x in filled for line in self._load(x.buf)]
+        return [*lines, "Follow<HardEvent::S_MTE2>(pipe_);", *copies, "Follow<HardEvent::MTE2_S>(pipe_);"]
+
     # ---- copies -------------------------------------------------------------------------------------------------
 
     def copy_in(self, groups: Iterable[QueueGroup]) -> list[str]:
@@ -133,7 +149,8 @@ class Queues:
 
     def _load(self, b: int) -> list[str]:
         transfer, buf = self._load_of[b], self._bufs[b]
-        name, run, tile = self._names.queue_tensor(b), self._run(transfer), self._tile(buf)
+        name = self._names.place(b) if buf.kind == "index" else self._names.queue_tensor(b)
+        run, tile = self._run(transfer), self._tile(buf)
         source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
         if transfer.back:
             lanes = _RUN[buf.layout]
@@ -142,6 +159,15 @@ class Queues:
             source = f"{source[:-1]} - {_times(f'({lanes} - 1)', transfer.lanes)}]"
             start = _times(f"({pitch} - {lanes})", buf.width) if buf.width > 1 else f"{pitch} - {lanes}"
             copy = f"LoadBack({name}, {source}, {rows}, {run}, {_times(pitch, buf.width)}, {start}, {stride});"
+        elif self._s.program.by_row(transfer):
+            params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
+            row = f"{name}[row * {_times('pitch', buf.width)}]"
+            lines = [
+                "for (uint32_t row = 0; row < rows; ++row) {",
+                f"    DataCopyPad({row}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});",
+                "}",
+            ]
+            return _when(self._filled(transfer), *lines)
         elif tile:
             stride = self._names.row_stride(transfer)
             copy = f"LoadRows({name}, {source}, rows, {run}, {_times('pitch', buf.width)}, {stride});"
@@ -174,7 +200,7 @@ class Queues:
 
     def _filled(self, transfer: Transfer) -> list[str]:
         """Conditions under which there is something to copy."""
-        varies = dict(transfer.strides)
+        varies = {a for x in (transfer, *(self._load_of[x.buf] for x in transfer.lookups)) for a, _ in x.strides}
         return [f"t_.len_{a.name} > 0" for a in self._s.empty if a.name in varies]
 
     def _owner(self, transfer: Transfer, layout: Layout) -> list[str]:
@@ -203,5 +229,6 @@ def _factor(text: str) -> str:
     return f"({text})" if " - " in text else text
 
 
-def _when(conditions: Sequence[str], copy: str) -> list[str]:
-    return [f"if ({' && '.join(conditions)}) {{", f"    {copy}", "}"] if conditions else [copy]
+def _when(conditions: Sequence[str], *copy: str) -> list[str]:
+    lines = list(copy)
+    return [f"if ({' && '.join(conditions)}) {{", *(f"    {x}" for x in lines), "}"] if conditions else lines

@@ -127,7 +127,7 @@ class _Run:
 
     def _value(self, v: Value) -> tuple[Array, ...]:
         if isinstance(v, Load):
-            return (self._view(v),)
+            return (self._gather(v) if v.indices else self._view(v),)
         if isinstance(v, Const):
             return (np.full((1,) * len(self.sizes), v.value, numpy_dtype(v.dtype, self.float64)),)
         if isinstance(v, Iota):
@@ -161,10 +161,26 @@ class _Run:
         steps = tuple(strides.get(i, 0) * flat.itemsize for i in range(len(shape)))
         return as_strided(flat[offset:], shape, steps, writeable=isinstance(node, Store))
 
+    def _gather(self, v: Load) -> Array:
+        """The elements of a Load with indices; ValueError for one that is outside its range."""
+        flat = self.flat[v.param]
+        at: Array = self._affine(v)
+        for i in v.indices:
+            size, rows = expr.evaluate(i.size, self.symbols), self.env[i.value].astype(np.int64)
+            low = -size if i.wraps else 0
+            if rows.size and not low <= rows.min() <= rows.max() < size:
+                raise ValueError(f"{self._where()}: index {i.value} of {v.name} is not in {low}..{size - 1}")
+            at = at + np.where(rows < 0, rows + size, rows) * expr.evaluate(i.pitch, self.symbols)
+        return flat[at]
+
     def _iota(self, v: Iota) -> Array:
+        return self._affine(v).astype(v.dtype.numpy)
+
+    def _affine(self, v: Iota | Load) -> Array:
+        """The affine index itself, as i64."""
         offset, strides, shape = self._layout(v)
         total = np.full((1,) * len(shape), offset, np.int64)
         for i, stride in strides.items():
             line = np.arange(shape[i], dtype=np.int64) * stride
             total = total + line.reshape([shape[i] if k == i else 1 for k in range(len(shape))])
-        return total.astype(v.dtype.numpy)
+        return total

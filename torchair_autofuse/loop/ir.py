@@ -49,15 +49,31 @@ class Param:
 
 
 @dataclass(frozen=True)
+class Index:
+    """A row that is looked up: ``pitch * value`` more in a flat index, with 0 <= value < size of an integer SSA value.
+
+    ``wraps``: -size <= value < 0 is a row too, counted from the end. Any other value is an error.
+    """
+
+    value: str
+    pitch: Expr
+    size: Expr
+    wraps: bool = False
+
+
+@dataclass(frozen=True)
 class Load:
-    """``param[offset + sum(stride * axis)]``: flattened affine index in elements. ``indices``: reserved for gather."""
+    """``param[offset + sum(stride * axis) + sum(pitch * value)]``: flattened index in elements.
+
+    ``indices`` are the (pitch, value) of a gather; the rest is affine.
+    """
 
     name: str
     param: str
     strides: Strides
     offset: Expr
     dtype: DType
-    indices: tuple[tuple[int, str], ...] = ()
+    indices: tuple[Index, ...] = ()
     origin: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -155,6 +171,8 @@ def arguments(value: Value) -> tuple[str, ...]:
     """Names of the SSA values that a node reads."""
     if isinstance(value, (Pointwise, Reduce)):
         return value.args
+    if isinstance(value, Load):
+        return tuple(i.value for i in value.indices)
     return (value.arg,) if isinstance(value, Cast) else ()
 
 
@@ -190,10 +208,9 @@ class Nest:
         order = {a.name: i for i, a in enumerate(self.axes)}
         found: dict[str, tuple[str, ...]] = {}
         for v in self.values:
+            axes = {a for arg in arguments(v) for a in found[arg]}
             if isinstance(v, (Load, Iota)):
-                axes = {a for a, _ in v.strides}
-            else:
-                axes = {a for arg in arguments(v) for a in found[arg]}
+                axes |= {a for a, _ in v.strides}
             if isinstance(v, Reduce):
                 axes -= set(v.axes)
             domain = tuple(sorted(axes, key=order.__getitem__))

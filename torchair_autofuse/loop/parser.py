@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import sympy
@@ -17,6 +17,7 @@ from torchair_autofuse.loop.ir import (
     Axis,
     Cast,
     Const,
+    Index,
     Iota,
     Kernel,
     Load,
@@ -142,8 +143,14 @@ class _Parser:
             raise self.error("only a reduce defines several values", back=self.at - start)
         name, dtype = names[0], types[0]
         if form == "load":
-            param, strides, offset = self.element()
-            return Load(name, param, strides, offset, dtype, origin=self.end_of_line())
+            param, strides, offset = self.element(self.looked_up())
+            pitches = {a: s for a, s in strides if a not in self.axes}
+            strides = tuple((a, s) for a, s in strides if a in self.axes)
+            indices: list[Index] = []
+            if pitches:
+                self.word("where")
+                indices = self.commas(lambda: self.index(pitches))
+            return Load(name, param, strides, offset, dtype, tuple(indices), origin=self.end_of_line())
         if form == "const":
             value = self.constant(dtype)
             return Const(name, value, dtype, origin=self.end_of_line())
@@ -163,26 +170,45 @@ class _Parser:
 
     # -- pieces -----------------------------------------------------------------------------------------------------
 
-    def element(self) -> tuple[str, Strides, Expr]:
+    def looked_up(self) -> list[str]:
+        """Names of the values that the rest of the line gives the range of."""
+        rest = self.text[self.at :].split("\n")[0].split("#")[0]
+        return re.findall(r"<=[ \t]*([A-Za-z_][A-Za-z_0-9]*)[ \t]*<", rest)
+
+    def index(self, pitches: dict[str, Expr]) -> Index:
+        """The range of a value that rows are looked up by; ``pitches``: of all of them."""
+        low = self.expression(self.until("<\n"))
+        self.need("<=")
+        name = self.name("a value name")
+        self.need("<")
+        size = self.expression(self.until(",#\n"))
+        if low != 0 and not expr.equal(low, expr.mul(-1, size)):
+            raise self.error(f"the range of {name} starts at {expr.to_str(low)}: expected 0 or -{expr.to_str(size)}")
+        if name not in pitches:
+            raise self.error(f"{name} is not in the index")
+        return Index(name, pitches[name], size, low != 0)
+
+    def element(self, values: Sequence[str] = ()) -> tuple[str, Strides, Expr]:
         param = self.name("a parameter name")
         self.need("[")
-        strides, offset = self.affine(self.until("]\n"))
+        strides, offset = self.affine(self.until("]\n"), values)
         self.need("]")
         return param, strides, offset
 
-    def affine(self, text: str) -> tuple[Strides, Expr]:
-        """(strides in axis order, offset) of an index expression just read."""
+    def affine(self, text: str, values: Sequence[str] = ()) -> tuple[Strides, Expr]:
+        """(strides in axis order, then of ``values``; offset) of an index expression just read."""
         e = self.expression(text)
         strides = []
+        order = {**self.axes, **{v: len(self.axes) + k for k, v in enumerate(values)}}
         if not isinstance(e, int):
-            for axis in sorted(expr.free_symbols(e) & set(self.axes), key=self.axes.__getitem__):
+            for axis in sorted(expr.free_symbols(e) & set(order), key=order.__getitem__):
                 s = expr.symbol(axis)
                 stride = expr.simplify(e.coeff(s, 1)) if not isinstance(e, int) else 0
                 e = expr.simplify(sympy.sympify(e) - sympy.sympify(stride) * s)
                 if axis in expr.free_symbols(e) | expr.free_symbols(stride):
                     raise self.error(f"not affine in axis {axis}: {text.strip()}", back=len(text))
                 strides.append((axis, stride))
-            if any(expr.free_symbols(stride) & set(self.axes) for _, stride in strides):
+            if any(expr.free_symbols(stride) & set(order) for _, stride in strides):
                 raise self.error(f"not affine in the axes: {text.strip()}", back=len(text))
         return tuple(strides), e
 

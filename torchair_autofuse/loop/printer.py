@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torchair_autofuse.dtypes import DType
 from torchair_autofuse.loop import expr
@@ -12,6 +12,7 @@ from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import (
     Cast,
     Const,
+    Index,
     Iota,
     Kernel,
     Load,
@@ -46,9 +47,9 @@ def nest_to_text(nest: Nest, origin: bool = True) -> str:
     return "\n".join(lines)
 
 
-def index_to_text(strides: Strides, offset: Expr) -> str:
-    """An affine index, e.g. ``64*a0 + a1 + 3``, ``(s0 + s1)*a0``, ``-a0 + 9``."""
-    terms = [_term(axis, stride) for axis, stride in strides]
+def index_to_text(strides: Strides, offset: Expr, indices: Sequence[Index] = ()) -> str:
+    """A flat index, e.g. ``64*a0 + a1 + 3``, ``(s0 + s1)*a0``, ``-a0 + 9``; looked up rows come first."""
+    terms = [_term(name, stride) for name, stride in (*((i.value, i.pitch) for i in indices), *strides)]
     if not (isinstance(offset, int) and offset == 0) or not terms:
         terms.append(expr.to_str(offset))
     text = terms[0]
@@ -90,9 +91,9 @@ def _store(s: Store) -> str:
 
 def _value(v: Value) -> str:
     if isinstance(v, Load):
-        if v.indices:
-            raise ValueError(f"load {v.name}: indices are reserved and have no text form")
-        return _define([v.name], [v.dtype], f"load {v.param}[{index_to_text(v.strides, v.offset)}]")
+        where = ", ".join(_range(i) for i in v.indices)
+        index = index_to_text(v.strides, v.offset, v.indices)
+        return _define([v.name], [v.dtype], f"load {v.param}[{index}]" + (f" where {where}" if where else ""))
     if isinstance(v, Const):
         return _define([v.name], [v.dtype], f"const {_constant(v.value)}")
     if isinstance(v, Iota):
@@ -103,6 +104,11 @@ def _value(v: Value) -> str:
         return _define([v.name], [v.dtype], f"cast({v.arg}, {v.mode})")
     assert isinstance(v, Reduce)
     return _define(v.names, v.dtypes, f"reduce {v.combiner}({', '.join(v.args)}) over ({', '.join(v.axes)})")
+
+
+def _range(i: Index) -> str:
+    size = expr.to_str(i.size)
+    return f"{expr.to_str(expr.mul(-1, i.size)) if i.wraps else 0} <= {i.value} < {size}"
 
 
 def _define(names: Iterable[str], dtypes: Iterable[DType], text: str) -> str:

@@ -48,6 +48,8 @@ def rename_values(value: Value, names: Mapping[str, str]) -> Value:
     """The node reading ``names[x]`` where it read ``x``."""
     if isinstance(value, (Pointwise, Reduce)):
         return replace(value, args=tuple(names.get(a, a) for a in value.args))
+    if isinstance(value, Load):
+        return replace(value, indices=tuple(replace(i, value=names.get(i.value, i.value)) for i in value.indices))
     return replace(value, arg=names.get(value.arg, value.arg)) if isinstance(value, Cast) else value
 
 
@@ -157,4 +159,6 @@ def _expressions(nest: Nest) -> list[Expr]:
     for node in (*nest.values, *nest.stores):
         if isinstance(node, (Load, Store, Iota)):
             found += [node.offset, *(e for _, e in node.strides)]
+        if isinstance(node, Load):
+            found += [e for i in node.indices for e in (i.pitch, i.size)]
     return found

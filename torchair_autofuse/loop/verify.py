@@ -104,6 +104,8 @@ def _expressions(kernel: Kernel) -> Iterable[tuple[str, Expr]]:
                 where = _where(kernel, nest, f"store {node.param}" if isinstance(node, Store) else node.name)
                 yield from ((where, e) for _, e in node.strides)
                 yield where, node.offset
+                if isinstance(node, Load):
+                    yield from ((where, e) for i in node.indices for e in (i.pitch, i.size))
 
 
 def _symbols(kernel: Kernel) -> None:
@@ -144,8 +146,7 @@ def _structure(kernel: Kernel, nest: Nest) -> None:
             param = kernel.param.get(v.param)
             if param is None or param.kind != "input":
                 raise VerifyError(where, f"loads {v.param!r}, which is not an input")
-            if v.indices:
-                raise VerifyError(where, "indices are reserved for gather")
+            _indices(kernel, nest, v, where)
         if isinstance(v, (Load, Iota)):
             _strides(nest, v.strides, where)
         if isinstance(v, Reduce):
@@ -161,6 +162,20 @@ def _structure(kernel: Kernel, nest: Nest) -> None:
         if s.value not in defined:
             raise VerifyError(where, f"stores {s.value}, which is not defined")
         _strides(nest, s.strides, where)
+
+
+def _indices(kernel: Kernel, nest: Nest, load: Load, where: str) -> None:
+    names = [i.value for i in load.indices]
+    taken = {s.name for s in kernel.symbols} | set(nest.axis)
+    for k, i in enumerate(load.indices):
+        if i.value in taken:
+            raise VerifyError(where, f"index {i.value} has the name of a symbol or an axis")
+        if i.value in names[:k]:
+            raise VerifyError(where, f"index {i.value} is given twice: add the pitches")
+        if i.pitch == 0:
+            raise VerifyError(where, f"zero pitch of {i.value}: leave it out")
+        if not nest.dtypes[i.value].is_int:
+            raise VerifyError(where, f"index {i.value} is {nest.dtypes[i.value]}: expected an integer type")
 
 
 def _strides(nest: Nest, strides: Strides, where: str) -> None:

@@ -35,7 +35,10 @@ def kernel_facts(kernel: Kernel) -> Facts:
 
 
 def box_of(nest: Nest, access: Load | Store) -> Box:
-    return Box(access.offset, tuple((stride, nest.axis[a].size) for a, stride in access.strides))
+    steps = [(stride, nest.axis[a].size) for a, stride in access.strides]
+    if isinstance(access, Load):  # whatever is looked up: all rows
+        steps += [(i.pitch, i.size) for i in access.indices]
+    return Box(access.offset, tuple(steps))
 
 
 def _facts(box: Box, facts: Facts) -> Facts:
@@ -61,7 +64,8 @@ def check_bounds(param: Param, nest: Nest, access: Load | Store, facts: Facts) -
     """Why an index may be outside ``param``, or None if it is proved to be inside."""
     box = box_of(nest, access)
     facts = _facts(box, facts)
-    index = f"{param.name}[{index_to_text(access.strides, access.offset)}]"
+    looked_up = access.indices if isinstance(access, Load) else ()
+    index = f"{param.name}[{index_to_text(access.strides, access.offset, looked_up)}]"
     found = _range(box, facts)
     if found is None:
         return f"the sign of a stride of {index} is not known"

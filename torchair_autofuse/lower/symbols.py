@@ -10,7 +10,7 @@ import sympy
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Iota, Kernel, Load, Nest, Store, Strides, Symbol
+from torchair_autofuse.loop.ir import Iota, Kernel, Load, Nest, Store, Strides, Symbol, Value
 from torchair_autofuse.messages import Reason
 
 
@@ -133,6 +133,8 @@ def _expressions(kernel: Kernel) -> Iterator[Expr]:
             if isinstance(node, (Load, Store, Iota)):
                 yield from (s for _, s in node.strides)
                 yield node.offset
+            if isinstance(node, Load):
+                yield from (e for i in node.indices for e in (i.pitch, i.size))
 
 
 def _free(kernel: Kernel) -> set[str]:
@@ -143,14 +145,16 @@ def _map(kernel: Kernel, f: Callable[[Expr], Expr]) -> Kernel:
     def strides(s: Strides) -> Strides:
         return tuple((axis, f(e)) for axis, e in s)
 
+    def value(v: Value) -> Value:
+        if isinstance(v, Load):
+            v = replace(v, indices=tuple(replace(i, pitch=f(i.pitch), size=f(i.size)) for i in v.indices))
+        return replace(v, strides=strides(v.strides), offset=f(v.offset)) if isinstance(v, (Load, Iota)) else v
+
     def nest(n: Nest) -> Nest:
         return replace(
             n,
             axes=tuple(replace(a, size=f(a.size)) for a in n.axes),
-            values=tuple(
-                replace(v, strides=strides(v.strides), offset=f(v.offset)) if isinstance(v, (Load, Iota)) else v
-                for v in n.values
-            ),
+            values=tuple(value(v) for v in n.values),
             stores=tuple(replace(s, strides=strides(s.strides), offset=f(s.offset)) for s in n.stores),
         )
 

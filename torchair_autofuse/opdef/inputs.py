@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from torchair_autofuse.dtypes import DType
-from torchair_autofuse.loop.ir import Kernel, Pointwise
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.interpret import bind
+from torchair_autofuse.loop.ir import Kernel, Load, Pointwise
 
 Array = npt.NDArray[Any]
 _INTEGER_DIVISIONS = frozenset({"floordiv", "truncdiv", "floormod"})
@@ -22,11 +24,28 @@ def random_inputs(
     """Input name -> array, the same for the same arguments.
 
     Floats are of both signs and several magnitudes; ``special`` mixes in zeros, infinities and NaN. Integers are small,
-    without 0 where the kernel divides integers.
+    without 0 where the kernel divides integers; those that look up rows are rows.
     """
     rng = np.random.default_rng(seed)
     divides = any(isinstance(v, Pointwise) and v.op in _INTEGER_DIVISIONS for nest in kernel.nests for v in nest.values)
-    return {p.name: _array(rng, p.dtype, shapes[p.name], special, divides) for p in kernel.inputs}
+    made = {p.name: _array(rng, p.dtype, shapes[p.name], special, divides) for p in kernel.inputs}
+    for param, (size, wraps) in _lookups(kernel, shapes).items():
+        low = -size if wraps else 0
+        made[param] = np.asarray(rng.integers(low, max(size, low + 1), shapes[param])).astype(made[param].dtype)
+    return made
+
+
+def _lookups(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, bool]]:
+    """Inputs whose values look up rows -> (how many rows there are, whether they count from the end too)."""
+    symbols = bind(kernel, shapes)
+    found: dict[str, tuple[int, bool]] = {}
+    for nest in kernel.nests:
+        for i in (i for v in nest.values if isinstance(v, Load) for i in v.indices):
+            source = nest.defs[i.value]
+            if isinstance(source, Load):
+                size, wraps = found.get(source.param, (expr.evaluate(i.size, symbols), True))
+                found[source.param] = min(size, expr.evaluate(i.size, symbols)), wraps and i.wraps
+    return found
 
 
 def _array(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], special: bool, divides: bool) -> Array:

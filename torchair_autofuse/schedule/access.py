@@ -51,11 +51,16 @@ def copies_reason(program: Program, axes: Sequence[Axis], seams: frozenset[str] 
     for transfer in (*program.loads, *program.stores):
         strides = dict(transfer.strides)
         layout = program.bufs[transfer.buf].layout
+        by_row = program.by_row(transfer)
+        if any(program.bufs[x.buf].layout in (Layout.FULL, Layout.ROW) for x in transfer.lookups):
+            return Reason("AF210", f"{transfer.param} is looked up along the inner axis")
+        if by_row and (layout != Layout.FULL or transfer.back):
+            return Reason("AF210", f"single elements of {transfer.param} are looked up")
         inner = cols if layout in (Layout.FULL, Layout.ROW) else rows if layout == Layout.COL else None
         step = -transfer.lanes if transfer.back else transfer.lanes
         if inner is not None and inner.size != 1 and strides.get(inner.name) != step:
             return _strided_reason(program, transfer, strides.get(inner.name), transfer.buf in stores)
-        if layout == Layout.FULL and rows is not None and cols is not None:
+        if layout == Layout.FULL and rows is not None and cols is not None and not by_row:
             run = expr.add(expr.mul(expr.add(cols.size, -1), transfer.lanes), transfer.span)
             gap = expr.add(strides.get(rows.name, 0), expr.mul(-1, run))
             if rows.size != 1 and not nonnegative(gap):

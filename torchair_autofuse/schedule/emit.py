@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchair_autofuse.loop.ir import Nest
-from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Transfer
+from torchair_autofuse.loop.ir import Load, Nest
+from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Lookup, Transfer
 
 
 class Unstreamable(ValueError):
@@ -55,6 +55,20 @@ class Emitter:
         if key not in self._cache:
             self._cache[key] = make()  # type: ignore[operator]
         return self._cache[key]
+
+    def _lookups(self, load: Load) -> tuple[Lookup, ...]:
+        """What a load looks up rows by; the values come to an index buffer of their own."""
+        return tuple(Lookup(self._index(i.value), i.pitch, i.size, i.wraps) for i in load.indices)
+
+    def _index(self, name: str) -> int:
+        def copied() -> int:
+            value = self._nest.defs[name]
+            assert isinstance(value, Load)
+            buf = self._new(value.dtype.cpp, self.layout(self._nest.domains[name]), "index")
+            self._loads[self._bufs[buf].segment].append(Transfer(buf, value.param, value.strides, value.offset))
+            return buf
+
+        return self._cached(("index", name), copied)
 
     def _send_out(self, buf: int, transfer: Transfer) -> None:
         """Makes a buffer one of a queue, which its segment stores."""

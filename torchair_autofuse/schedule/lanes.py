@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torchair_autofuse.dtypes import BOOL, DType
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Load, Nest, Store, Strides
+from torchair_autofuse.loop.ir import Index, Load, Nest, Store, Strides
 from torchair_autofuse.schedule.emit import Emitter, Unstreamable
 from torchair_autofuse.schedule.program import Layout, Table, Transfer
 
@@ -43,12 +43,17 @@ class Lanes:
         return len(self.members) == self.width
 
 
-_Key = tuple[str, Strides, Expr]
+_Key = tuple[str, Strides, tuple[Index, ...], Expr]
 
 
 def picks(dtype: DType) -> bool:
     """Whether instructions move single elements of a type in UB."""
     return dtype == BOOL or dtype.itemsize in (2, 4)
+
+
+def _alike(access: Load | Store) -> tuple[str, Strides, tuple[Index, ...]]:
+    """What accesses in the same lanes have in common."""
+    return access.param, access.strides, access.indices if isinstance(access, Load) else ()
 
 
 class LaneSelector(Emitter):
@@ -67,16 +72,16 @@ class LaneSelector(Emitter):
 
     def _lanes_of(self, access: Load | Store) -> Lanes | None:
         """The lanes that an access is a member of, None where it is contiguous (or where no instruction helps)."""
-        return self._lanes.get((access.param, access.strides, access.offset))
+        return self._lanes.get((*_alike(access), access.offset))
 
     def _groups(self, accesses: Iterable[Load | Store]) -> dict[_Key, Lanes]:
         """Accesses by the lanes they share: same tensor, same strides, offsets less than a lane apart."""
-        alike: dict[tuple[str, Strides], dict[Expr, None]] = {}
+        alike: dict[tuple[str, Strides, tuple[Index, ...]], dict[Expr, None]] = {}
         for a in accesses:
-            alike.setdefault((a.param, a.strides), {})[a.offset] = None
+            alike.setdefault(_alike(a), {})[a.offset] = None
         found: dict[_Key, Lanes] = {}
-        for (param, strides), offsets in alike.items():
-            stride = self._inner(strides)
+        for (param, strides, indices), offsets in alike.items():
+            stride = self._inner(strides, indices)
             if stride is None or stride == 1 or not 1 <= abs(stride) <= MAX_LANE:
                 continue
             if any(isinstance(s, int) and abs(s) < abs(stride) for _, s in strides):
@@ -89,14 +94,15 @@ class LaneSelector(Emitter):
                 near = {o: d - low for o, d in near.items() if d - low < abs(stride)}
                 first = next(o for o, d in near.items() if d == 0)
                 lanes = Lanes(abs(stride), first, tuple(sorted(near.values())), stride < 0)
-                found.update(((param, strides, o), lanes) for o in near)
+                found.update(((param, strides, indices, o), lanes) for o in near)
                 left = [o for o in left if o not in near]
         return found
 
-    def _inner(self, strides: Strides) -> int | None:
+    def _inner(self, strides: Strides, indices: tuple[Index, ...]) -> int | None:
         """The stride along the axis that is contiguous in a buffer, None where there is none or it is symbolic."""
         by_axis: Mapping[str | None, Expr] = dict(strides)
-        layout = self.layout([a for a, _ in strides])
+        looked_up = [a for i in indices for a in self._nest.domains[i.value]]
+        layout = self.layout([*(a for a, _ in strides), *looked_up])
         stride = by_axis.get(self._rows if layout == Layout.COL else self._cols)
         return stride if isinstance(stride, int) else None
 
@@ -107,7 +113,7 @@ class LaneSelector(Emitter):
         member = expr.add(load.offset, expr.mul(-1, lanes.first))
         assert isinstance(member, int)
         cpp, element = _KEPT_IN_HALF.get(load.dtype, (load.dtype.cpp, load.dtype.itemsize))
-        key = (load.param, load.strides, lanes.first)
+        key = (*_alike(load), lanes.first)
         wide = self._cached(("lanes", *key), lambda: self._wide(load, lanes, layout, cpp))
         pattern = 0 if lanes.back else _PATTERNS.get(lanes.width, 0)
         api = "GatherMask" if pattern else "Gather"
@@ -120,7 +126,9 @@ class LaneSelector(Emitter):
 
     def _wide(self, load: Load, lanes: Lanes, layout: Layout, cpp: str) -> int:
         buf = self._new(load.dtype.cpp, layout, "in", lanes.width)
-        moved = Transfer(buf, load.param, load.strides, lanes.first, lanes.width, lanes.span, lanes.back)
+        moved = Transfer(
+            buf, load.param, load.strides, lanes.first, lanes.width, lanes.span, lanes.back, self._lookups(load)
+        )
         self._loads[self._bufs[buf].segment].append(moved)
         if cpp == load.dtype.cpp:
             return buf
@@ -132,7 +140,7 @@ class LaneSelector(Emitter):
         lanes = self._lanes_of(store)
         assert lanes is not None
         member = expr.add(store.offset, expr.mul(-1, lanes.first))
-        key = (store.param, store.strides, lanes.first)
+        key = (*_alike(store), lanes.first)
         members = self._members.setdefault(key, {})
         assert isinstance(member, int)
         layout = self._bufs[buf].layout

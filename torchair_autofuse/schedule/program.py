@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from torchair_autofuse.loop.expr import Expr
+
 ONE_ROW = "one"
 """Name of the row axis of a nest that reduces its only axis."""
 
@@ -29,7 +31,8 @@ class Layout(Enum):
 
 @dataclass(frozen=True)
 class Buf:
-    """A virtual buffer. ``kind``: "in" and "out" belong to queues, "tmp" gets a place in the UB plan.
+    """A virtual buffer. ``kind``: "in" and "out" belong to queues, "tmp" gets a place in the UB plan, "index" one of
+    its own, which the scalar unit reads rows to look up from.
 
     ``width``: elements per lane of the tile, of which instructions pick one or which they fill side by side.
     """
@@ -119,11 +122,21 @@ class Instr:
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """Rows looked up by the values of an "index" buffer: ``size`` rows of ``pitch`` elements; see loop.ir.Index."""
+
+    buf: int
+    pitch: Expr
+    size: Expr
+    wraps: bool
+
+
+@dataclass(frozen=True)
 class Transfer:
-    """A load into, or a store from, a queue buffer.
+    """A load into, or a store from, a queue or index buffer.
 
     ``lanes``: elements from one lane to the next, which are all copied, the width of the buffer; of the last lane in a
-    run only the first ``span``. ``back``: the lanes run backwards in memory.
+    run only the first ``span``. ``back``: the lanes run backwards in memory. ``lookups``: of rows that are gathered.
     """
 
     buf: int
@@ -133,6 +146,7 @@ class Transfer:
     lanes: int = 1
     span: int = 1
     back: bool = False
+    lookups: tuple[Lookup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,10 @@ class Program:
     @property
     def instrs(self) -> tuple[Instr, ...]:
         return tuple(i for s in self.segments for i in s.instrs)
+
+    def by_row(self, transfer: Transfer) -> bool:
+        """Whether every row of a tile is looked up, and copied by itself."""
+        return any(self.bufs[x.buf].layout == Layout.COL for x in transfer.lookups)
 
     @property
     def tables(self) -> tuple[Table, ...]:

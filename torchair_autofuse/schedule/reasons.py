@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torchair_autofuse.loop.ir import Cast, Const, Iota, Nest, Pointwise, Reduce
+from torchair_autofuse.dtypes import I32, I64
+from torchair_autofuse.loop.ir import Cast, Const, Iota, Load, Nest, Pointwise, Reduce
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule.program import Program
@@ -20,10 +21,23 @@ def values_reason(nest: Nest) -> Reason | None:
             reason = isa.supports_const(value.value, value.dtype)
         elif isinstance(value, Reduce):
             reason = isa.supports_reduce(value.combiner, nest.dtypes[value.args[0]])
+        elif isinstance(value, Load):
+            reason = _lookup_reason(nest, value)
         elif isinstance(value, Iota) and value.strides:
             reason = Reason("AF202", "no instructions for an index that varies")
         if reason is not None:
             return reason
+    return None
+
+
+def _lookup_reason(nest: Nest, load: Load) -> Reason | None:
+    """Why rows cannot be looked up by some value: the scalar unit reads loaded integers only."""
+    for i in load.indices:
+        source = nest.defs[i.value]
+        if not isinstance(source, Load) or source.indices:
+            return Reason("AF210", f"rows of {load.param} are looked up by a value that is computed in the kernel")
+        if source.dtype not in (I32, I64):
+            return Reason("AF202", f"rows of {load.param} are looked up by {source.dtype} values: i32 and i64 can be")
     return None
 
 

@@ -62,12 +62,16 @@ class Selector(LaneSelector):
     # ---- loads, stores ------------------------------------------------------------------------------------------
 
     def _load(self, load: Load) -> None:
-        layout = self.layout([a for a, _ in load.strides])
+        users = self._nest.users[load.name]
+        if users and all(isinstance(u, Load) for u in users):
+            return  # rows are looked up by it, nothing else: see _index
+        layout = self.layout(self._nest.domains[load.name])
         if self._lanes_of(load) is not None:
             (self._halves if load.dtype == BOOL else self._at)[load.name] = self._pick(load, layout)
             return
         buf = self._new(load.dtype.cpp, layout, "in")
-        self._loads[self._bufs[buf].segment].append(Transfer(buf, load.param, load.strides, load.offset))
+        moved = Transfer(buf, load.param, load.strides, load.offset, lookups=self._lookups(load))
+        self._loads[self._bufs[buf].segment].append(moved)
         if load.dtype == BOOL:
             half = self._emit("Cast", "half", layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
             self._halves[load.name] = half

@@ -17,11 +17,13 @@ def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
 
 
 def _indexing(nest: Nest) -> list[Expr]:
-    """Strides, offsets and counts of the nest."""
+    """Strides, offsets, pitches and counts of the nest."""
     found: list[Expr] = []
     for node in (*nest.values, *nest.stores):
         if isinstance(node, (Iota, Load, Store)):
             found += [*(s for _, s in node.strides), node.offset]
+        if isinstance(node, Load):
+            found += [e for i in node.indices for e in ((i.pitch, i.size) if i.wraps else (i.pitch,))]
     return found
 
 

@@ -10,12 +10,16 @@ from torchair_autofuse.schedule.program import LANES, Buf, Instr, Layout, Progra
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in UB that holds one buffer after another. ``queue`` names the queue buffer it is, -1 for a TBuf."""
+    """A place in UB that holds one buffer after another. ``queue`` names the queue buffer it is, -1 for a TBuf.
+
+    ``index``: it holds an index buffer and nothing else.
+    """
 
     id: int
     layout: Layout
     itemsize: int
     queue: int = -1
+    index: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ def plan(program: Program, max_live: int) -> UbPlan:
         if b.id in first:  # through the queue of an earlier loop
             place[b.id] = place[first[b.id]]
         else:
-            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, b.id)))
+            index = b.kind == "index"
+            lanes.append(_Lane(Slot(len(lanes), b.layout, b.itemsize, -1 if index else b.id, index)))
             place[b.id] = lanes[-1].slot.id
         lanes[place[b.id]].spans.append((*spans[b.id], b.id))
     for instr in program.instrs:
@@ -107,8 +112,8 @@ def _again(program: Program) -> dict[int, int]:
     """Loads that a loop repeats of an earlier loop: buffer -> buffer of the first one."""
     first: dict[object, int] = {}
     found: dict[int, int] = {}
-    for x in (x for s in program.segments if s.loop for x in s.loads):
-        earlier = first.setdefault((x.param, x.strides, x.offset), x.buf)
+    for x in (x for s in program.segments if s.loop for x in s.loads if program.bufs[x.buf].kind == "in"):
+        earlier = first.setdefault((x.param, x.strides, x.offset, x.lanes, x.lookups), x.buf)
         if earlier != x.buf:
             found[x.buf] = earlier
     return found
@@ -172,7 +177,7 @@ def _choose(
 
     def fits(lane: _Lane) -> bool:
         slot = lane.slot
-        if slot.layout != buf.layout or slot.itemsize < buf.itemsize:
+        if slot.index or slot.layout != buf.layout or slot.itemsize < buf.itemsize:
             return False
         if slot.queue >= 0:  # a queue's tensor exists within its segment only
             here = {program.bufs[b].segment for _, _, b in lane.spans if program.bufs[b].kind != "tmp"}
