@@ -100,9 +100,11 @@ def _read_bytes(made: GeneratedOp, param: Param, sizes: Mapping[str, int], tilin
     elements = 0
     for piece in made.schedule.running(tiling):
         axes = {a.name: a.size for a in (*piece.nest.axes, *piece.empty)}  # those that may be empty with true sizes
-        for load in piece.program.loads:
-            if load.param == param.name:
-                elements += math.prod(expr.evaluate(axes[a], sizes) for a, _ in load.strides)
+        loads = {x.buf: x for x in piece.program.loads}
+        for load in (x for x in loads.values() if x.param == param.name):
+            names = dict.fromkeys(a for x in (load, *(loads[y.buf] for y in load.lookups)) for a, _ in x.strides)
+            lanes = math.prod(expr.evaluate(axes[a], sizes) for a in names)
+            elements += lanes * load.lanes - (load.lanes - load.span if lanes else 0)
     return elements * param.dtype.itemsize
 
 
