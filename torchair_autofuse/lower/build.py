@@ -63,12 +63,16 @@ def build(
 
 
 def _axes(domain: Domain) -> dict[int, Axis]:
-    """The whole atoms of the widest tensor's pieces as axes, in order."""
-    found: dict[int, Axis] = {}
+    """The whole atoms of the widest tensor's pieces as axes, in an order that every piece has them in."""
+    order: list[int] = []
     for strand in domain.atoms.expand(domain.widest):
-        for atom, _ in strand.steps:
-            found.setdefault(atom, Axis(f"a{len(found)}", domain.size(atom)))
-    return found
+        at = len(order)
+        for atom, _ in reversed(strand.steps):
+            if atom in order:
+                at = order.index(atom)
+            else:
+                order.insert(at, atom)
+    return {atom: Axis(f"a{i}", domain.size(atom)) for i, atom in enumerate(order)}
 
 
 def _outer_maps(graph: Graph, domain: Domain, nodes: Sequence[Node]) -> dict[tuple[str, int], DimMap] | Reason:

@@ -25,7 +25,10 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """
     nests = canonical(kernel).nests
     if len(nests) == 1:
-        return _nest(kernel, nests[0], chip)
+        made = _nest(kernel, nests[0], chip)
+        stored = [s.param for s in nests[0].stores]
+        if not isinstance(made, Reason) or len(stored) == len(set(stored)):
+            return made
     return sequence_schedule(kernel, nests, chip, _nest)
 
 

@@ -73,15 +73,15 @@ def whole_blocks(run: Expr, itemsize: int) -> Tree:
 
 
 def _tied(parts: Sequence[Schedule]) -> dict[str, tuple[int, ...]]:
-    """Outputs that several parts store to, not all of them in whole blocks -> those parts."""
-    users: dict[str, dict[int, None]] = {}
+    """Outputs that several stores fill, not all of them in whole blocks -> the parts that these belong to."""
+    users: dict[str, list[int]] = {}
     loose: set[str] = set()
     for k, part in enumerate(parts):
         for store in part.program.stores:
-            users.setdefault(store.param, {})[k] = None
+            users.setdefault(store.param, []).append(k)
             if not apart(part.program, store, part.cols):
                 loose.add(store.param)
-    return {name: tuple(of) for name, of in users.items() if len(of) > 1 and name in loose}
+    return {name: tuple(dict.fromkeys(of)) for name, of in users.items() if len(of) > 1 and name in loose}
 
 
 def _components(count: int, tied: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:

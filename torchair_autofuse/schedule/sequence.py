@@ -33,8 +33,8 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
     """
     if len(nests) > MAX_PARTS:
         return Reason("AF213", f"{len(nests)} loop nests; a kernel has at most {MAX_PARTS}")
-    storing = [{s.param for s in nest.stores} for nest in nests]
-    seams = frozenset(p.name for p in kernel.outputs if sum(p.name in names for names in storing) > 1)
+    stored = [s.param for nest in nests for s in nest.stores]
+    seams = frozenset(p.name for p in kernel.outputs if stored.count(p.name) > 1)
     parts = []
     for nest in nests:
         part = make(kernel, nest, chip, seams)
