@@ -155,8 +155,9 @@ def random_sizes(rng):
 
 def ub_bytes(made, values):
     """What InitBuffer takes for all queues and temporary buffers."""
+    full = values.get("cap_full", 0)
     capacity = {
-        Layout.FULL: values.get("cap_full", 0), Layout.ROW: values.get("cap_row", 0),
+        Layout.FULL: full, Layout.TURNED: full, Layout.ROW: values.get("cap_row", 0),
         Layout.COL: values.get("cap_col", 0), Layout.ONE: 256, Layout.COLB: values.get("cap_colb", 0), Layout.ONEB: 8,
     }  # fmt: skip
     copies = {b: group.num for group in made.plan.queues for b in group.bufs}
@@ -253,7 +254,7 @@ def test_tilings_use_the_cores():
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
-        ("v0: f32 = load x[64*a1 + a0]\n  store y[64*a0 + a1] = v0", "AF210", "contiguous"),
+        ("v0: f32 = load x[65*a1]\n  store y[64*a0 + a1] = v0", "AF210", "stride of 65"),
         ("v0: f32 = load x[a0 + a1]\n  store y[64*a0 + a1] = v0", "AF210", "overlap"),
         ("v0: i32 = iota a0 + a1\n  v1: f32 = cast(v0, rint)\n  store y[64*a0 + a1] = v1", "AF202", "index"),
         ("v0: f32 = load x[64*a0 + a1]\n  v1: f32 = tan(v0)\n  store y[64*a0 + a1] = v1", "AF202", "tan"),

@@ -216,9 +216,14 @@ nest n1 [a0: s1, a1: s0]
 """
 
 
+def test_parts_take_the_order_of_what_they_share():
+    check(INTERLEAVED, [{"s0": r, "s1": w} for r, w in ((1, 1), (3, 5), (100, 17), (333, 64), (7, 1000))])
+
+
 def test_parts_in_unlike_orders_are_refused():
-    made = scheduled(INTERLEAVED)
-    assert isinstance(made, Reason) and made.code == "AF210", made
+    text = INTERLEAVED.replace(", out z", ", out w: f16[s1, s0], out z") + "  store w[s0*a0 + a1] = v\n"
+    made = scheduled(text)
+    assert isinstance(made, Reason) and made.code == "AF210" and "z" in made.text, made
 
 
 def test_too_many_parts_are_refused():

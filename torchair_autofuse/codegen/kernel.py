@@ -84,10 +84,11 @@ def _suffix(schedule: Schedule, piece: int) -> str:
 
 # helper templates in the order of their dependences
 _HELPERS = (
-    "round", "load_rows", "store_rows", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
+    "round", "load_rows", "store_rows", "transpose", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
     "lookup", "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
 )  # fmt: skip
+_TILES = {Layout.FULL, Layout.TURNED}
 _FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves
 
 
@@ -138,7 +139,13 @@ class _Writer:
         return f"{outer}{self.s.rows.size} rows x {self.s.cols.size} columns, t_.tile_rows x t_.tile_cols at a time"
 
     def ub_text(self) -> str:
-        units = {Layout.FULL: "element", Layout.ROW: "column", Layout.COL: "row", Layout.COLB: "row, spread"}
+        units = {
+            Layout.FULL: "element",
+            Layout.TURNED: "transposed element",
+            Layout.ROW: "column",
+            Layout.COL: "row",
+            Layout.COLB: "row, spread",
+        }
         parts = []
         for layout, unit in units.items():
             scratch = self.p.scratch if layout == Layout.FULL else 0
@@ -154,8 +161,9 @@ class _Writer:
                    (("in", self.p.loads), ("out", self.p.stores))}  # fmt: skip
         wanted = {
             "round": True,
-            "load_rows": self.s.shared or (not self.flat and Layout.FULL in layouts["in"]),
-            "store_rows": not self.flat and Layout.FULL in layouts["out"],
+            "load_rows": self.s.shared or (not self.flat and bool(_TILES & layouts["in"])),
+            "store_rows": not self.flat and bool(_TILES & layouts["out"]),
+            "transpose": "transpose" in forms,
             "vary": bool(forms & {"tile", "expand"}),
             "spread": "brcb" in forms,
             "binary_op": "tile" in forms,
@@ -258,7 +266,7 @@ class _Writer:
         if not instrs:
             return lines
         calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
-        lines += counts(calls)
+        lines += counts(self.names, calls)
         lines += q.take(stores, "AllocTensor")
         lines += [*self._slot_tensors(instrs), *calls, "PipeBarrier<PIPE_V>();"]
         return [*lines, *q.enqueue(stores), *q.copy_out(stores)]
@@ -267,7 +275,7 @@ class _Writer:
         q, instrs = self.queues, self.p.segments[1].instrs
         loads, stores = q.groups("in", 1), q.groups("out", 1)
         calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
-        lines = ["const uint32_t fullCount = RoundUp(cols, kLanes);"] if self.flat else counts(calls)
+        lines = ["const uint32_t fullCount = RoundUp(cols, kLanes);"] if self.flat else counts(self.names, calls)
         lines += [*q.take(loads, "DeQue"), *q.take(stores, "AllocTensor")]
         lines += [*self._slot_tensors(instrs), *calls]
         return [*lines, *q.enqueue(stores), *q.free(loads)]

@@ -9,10 +9,13 @@ from torchair_autofuse.schedule.program import Buf, Instr, Layout, Lookup, Trans
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import size_text
 
-COUNT = {Layout.FULL: "fullCount", Layout.ROW: "rowCount", Layout.COL: "colCount", Layout.ONE: "kLanes"}
+COUNT = {
+    Layout.FULL: "fullCount", Layout.ROW: "rowCount", Layout.COL: "colCount", Layout.ONE: "kLanes",
+    Layout.TURNED: "turnedCount",
+}  # fmt: skip
 CAPACITY = {
     Layout.FULL: "t_.cap_full", Layout.ROW: "t_.cap_row", Layout.COL: "t_.cap_col", Layout.ONE: "kLanes",
-    Layout.COLB: "t_.cap_colb * 32", Layout.ONEB: "256",
+    Layout.COLB: "t_.cap_colb * 32", Layout.ONEB: "256", Layout.TURNED: "t_.cap_full",
 }  # fmt: skip
 
 
@@ -94,10 +97,16 @@ class Names:
         return value if lookup.pitch == 1 else f"{value} * {self.size(lookup.pitch)}"
 
     def row_stride(self, transfer: Transfer) -> str:
-        """Distance in elements between the rows of a FULL transfer in GM."""
-        assert self.schedule.rows is not None
-        strides = dict(transfer.strides)
-        return self.size(strides.get(self.schedule.rows.name, 0))
+        """Distance in elements between the rows of a FULL transfer in GM, the columns of a TURNED one."""
+        turned = self.schedule.program.bufs[transfer.buf].layout == Layout.TURNED
+        axis = self.schedule.cols if turned else self.schedule.rows
+        assert axis is not None
+        return self.size(dict(transfer.strides).get(axis.name, 0))
+
+    @property
+    def turned_pitch(self) -> str:
+        """Elements from column to column of a TURNED buffer."""
+        return f"RoundUp(rows, {self.schedule.align})"
 
     def count(self, buf: Buf, instr: Instr) -> str:
         """Element count of a count-form instruction, in the type it works on."""

@@ -32,7 +32,7 @@ def pass_functions(
     for k, segment in enumerate(schedule.program.segments):
         loads, stores = queues.groups("in", k), queues.groups("out", k)
         calls = instructions(names, segment.instrs, barrier_first=True)
-        body = [*counts(calls), *queues.take(loads, "DeQue"), *queues.take(stores, "AllocTensor")]
+        body = [*counts(names, calls), *queues.take(loads, "DeQue"), *queues.take(stores, "AllocTensor")]
         body += [*slots(segment.instrs), *calls, *queues.enqueue(stores), *queues.free(loads)]
         if segment.loop:
             number = segment.name.removeprefix("pass")

@@ -9,7 +9,7 @@ from torchair_autofuse.schedule.program import Buf, Layout, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.ub import QueueGroup
 
-_RUN = {Layout.FULL: "cols", Layout.ROW: "cols", Layout.COL: "rows", Layout.ONE: "1"}
+_RUN = {Layout.FULL: "cols", Layout.ROW: "cols", Layout.COL: "rows", Layout.ONE: "1", Layout.TURNED: "rows"}
 
 
 class Queues:
@@ -169,8 +169,7 @@ class Queues:
             ]
             return _when(self._filled(transfer), *lines)
         elif tile:
-            stride = self._names.row_stride(transfer)
-            copy = f"LoadRows({name}, {source}, rows, {run}, {_times('pitch', buf.width)}, {stride});"
+            copy = f"LoadRows({name}, {source}, {self._shape(transfer)}, {self._names.row_stride(transfer)});"
         else:
             params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
             copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
@@ -182,16 +181,22 @@ class Queues:
         target, run = f"{transfer.param}Gm_[{self._names.offset(transfer)}]", self._run(transfer)
         conditions = self._filled(transfer) + self._owner(transfer, buf.layout)
         if self._tile(buf):
-            stride = self._names.row_stride(transfer)
-            copy = f"StoreRows({target}, {tensor}, rows, {run}, {_times('pitch', buf.width)}, {stride});"
+            copy = f"StoreRows({target}, {tensor}, {self._shape(transfer)}, {self._names.row_stride(transfer)});"
         else:
             params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
             copy = f"DataCopyPad({target}, {tensor}, {params});"
         return _when(conditions, copy)
 
     def _tile(self, buf: Buf) -> bool:
-        """Whether a buffer holds rows of the tile."""
-        return buf.layout == Layout.FULL and self._s.rows is not None
+        """Whether a buffer holds rows of the tile, or columns."""
+        return buf.layout in (Layout.FULL, Layout.TURNED) and self._s.rows is not None
+
+    def _shape(self, transfer: Transfer) -> str:
+        """Rows of a tile in UB, elements of one in GM, its pitch in UB; columns where the tile lies along the rows."""
+        buf, run = self._bufs[transfer.buf], self._run(transfer)
+        if buf.layout == Layout.TURNED:
+            return f"cols, {run}, {self._names.turned_pitch}"
+        return f"rows, {run}, {_times('pitch', buf.width)}"
 
     def _run(self, transfer: Transfer) -> str:
         """Elements of one run in GM: all lanes, the last one up to its last member."""

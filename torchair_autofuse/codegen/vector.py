@@ -31,9 +31,11 @@ def instructions(names: Names, instrs: Iterable[Instr], *, barrier_first: bool) 
     return lines
 
 
-def counts(calls: Sequence[str]) -> list[str]:
+def counts(names: Names, calls: Sequence[str]) -> list[str]:
     """Declarations of the element counts that the calls take."""
-    sizes = {"fullCount": "rows * pitch", "rowCount": "pitch", "colCount": "rows"}
+    align = names.schedule.align
+    turned = f"RoundUp(cols, {align}) * {names.turned_pitch}"
+    sizes = {"fullCount": "rows * pitch", "rowCount": "pitch", "colCount": "rows", "turnedCount": turned}
     return [
         f"const uint32_t {name} = RoundUp({size}, kLanes);"
         for name, size in sizes.items()
@@ -50,6 +52,12 @@ def call(names: Names, instr: Instr) -> str:
     if instr.form == "brcb":
         count = "1" if dst.layout == Layout.ONEB else "rows"
         return f"Spread({names.tensor(instr.dst)}, {names.tensor(instr.srcs[0])}, {count})"
+    if instr.form == "transpose":
+        source = bufs[instr.srcs[0]]
+        tensors = f"{names.tensor(dst.id, instr.view)}, {names.tensor(source.id, instr.view)}"
+        pitches = "pitch", names.turned_pitch
+        lines = ("rows, cols", *pitches) if source.layout == Layout.FULL else ("cols, rows", *reversed(pitches))
+        return f"TransposeTile({tensors}, {', '.join(lines)})"
     if instr.form in ("tile", "expand"):
         rows, pitch = (
             ("rows", "pitch") if dst.layout == Layout.FULL and names.schedule.rows else ("1", COUNT[dst.layout])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchair_autofuse.loop.ir import Kernel, Nest, Reduce
 from torchair_autofuse.loop.rewrite import canonical
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule.columns import column_schedule
+from torchair_autofuse.schedule.order import conflict, orders
 from torchair_autofuse.schedule.pointwise import tiles_schedule
 from torchair_autofuse.schedule.reasons import values_reason
 from torchair_autofuse.schedule.schedule import Schedule
@@ -18,10 +21,11 @@ from torchair_autofuse.soc.chip import Chip
 def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """The schedule of a kernel, or why there is none. Several nests become parts that run one after the other.
 
-    A nest without reductions: tiles of any part of the elements. With: whole rows (or columns, where an axis further
-    out is reduced) in UB as far as they fit, else passes over tiles, shared by several cores where that pays. What
-    sizes decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210 for what no
-    template covers, AF212 when even the smallest tile does not fit in UB, and AF213 for too many nests.
+    The axes of a nest are put in the order that serves its copies best. Without reductions: tiles of any part of the
+    elements, transposed in UB where tensors are contiguous along different axes. With: whole rows (or columns, where
+    an axis further out is reduced) in UB as far as they fit, else passes over tiles, shared by several cores where
+    that pays. What sizes decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210
+    for what no template covers, AF212 when even the smallest tile does not fit in UB, and AF213 for too many nests.
     """
     nests = canonical(kernel).nests
     if len(nests) == 1:
@@ -37,10 +41,22 @@ def _nest(kernel: Kernel, plain: Nest, chip: Chip, seams: frozenset[str] = froze
     reason = values_reason(plain)
     if reason is not None:
         return reason
-    reduced = {a for v in plain.values if isinstance(v, Reduce) for a in v.axes}
-    if reduced:
-        return _reduction(kernel, plain, frozenset(reduced), chip, seams)
-    return tiles_schedule(kernel, plain, chip, resident=False, seams=seams)
+    reasons = []
+    for nest in orders(plain, _reduced(plain), seams):
+        reduced = _reduced(nest)
+        if reduced:
+            made = _reduction(kernel, nest, reduced, chip, seams)
+        else:
+            made = tiles_schedule(kernel, nest, chip, resident=False, seams=seams)
+        if isinstance(made, Schedule):
+            return made
+        reasons.append(made)
+    unlike = conflict(plain) if reasons[0].code == "AF210" else ""
+    return replace(reasons[0], text=f"{reasons[0].text}: {unlike}") if unlike else reasons[0]
+
+
+def _reduced(nest: Nest) -> frozenset[str]:
+    return frozenset(a for v in nest.values if isinstance(v, Reduce) for a in v.axes)
 
 
 def _reduction(

@@ -7,7 +7,7 @@ from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest, Reduce
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import copies_reason, with_empty_axes
+from torchair_autofuse.schedule.access import copies_reason, order_reason, with_empty_axes
 from torchair_autofuse.schedule.program import LANES, Layout, Program
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
@@ -53,7 +53,7 @@ def column_schedule(kernel: Kernel, nest: Nest, reduced: frozenset[str], chip: C
         program = ColumnSelector(nest, rows.name, cols.name).program()
     except ValueError as error:
         return Reason("AF210", f"cannot be computed in tiles of columns: {error}")
-    reason = copies_reason(program, access) or types_reason(program)
+    reason = copies_reason(program, access) or order_reason(program, plain.axes) or types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torchair_autofuse.loop.ir import Load, Nest
-from torchair_autofuse.schedule.program import ONE_ROW, Buf, Instr, Layout, Lookup, Transfer
+from torchair_autofuse.schedule.program import Buf, Instr, Layout, Lookup, Transfer, layout_of
 
 
 class Unstreamable(ValueError):
@@ -27,13 +27,7 @@ class Emitter:
 
     def layout(self, axes: Sequence[str]) -> Layout:
         """Layout of a value that varies over ``axes``."""
-        row, col = self._rows is not None and self._rows in axes, self._cols is not None and self._cols in axes
-        row = row or self._rows == ONE_ROW  # the only row: everything belongs to it
-        if self._rows is None:
-            return Layout.FULL if col else Layout.ONE
-        return {(True, True): Layout.FULL, (False, True): Layout.ROW, (True, False): Layout.COL}.get(
-            (row, col), Layout.ONE
-        )
+        return layout_of(axes, self._rows, self._cols)
 
     def _home(self, layout: Layout) -> int:
         """The segment that fills buffers of a layout: what does not vary over rows, once for all tiles of a panel."""

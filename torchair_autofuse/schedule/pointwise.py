@@ -1,6 +1,7 @@
 """The templates of one pass over tiles, double buffered, split over the cores.
 
-pointwise: tiles of rows x columns, or flat. row_resident: whole rows in UB, which are reduced there.
+pointwise: tiles of rows x columns, or flat. transpose: the same where some tensors lie along the rows in memory.
+row_resident: whole rows in UB, which are reduced there.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, size_steps, used_step
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
+from torchair_autofuse.schedule.turn import TurnSelector, turn_reason, turn_steps, turned
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
-
-BYTES_PER_CORE = 4096
-"""A core is not started for less traffic than this (guides for 2201)."""
 
 
 def tiles_schedule(
@@ -41,8 +40,10 @@ def tiles_schedule(
         nest = expand_combiners(nest)
         rows = rows or Axis(ONE_ROW, 1)
     access = plain.axes if len(axes) > 1 or rows is None else (rows, *plain.axes)
-    program = Selector(nest, rows.name if rows else None, cols.name if cols else None).program()
-    reason = copies_reason(program, access, seams) or types_reason(program)
+    turns = not resident and rows is not None and cols is not None and turned(nest, rows, cols)
+    selector = TurnSelector if turns else Selector
+    program = selector(nest, rows.name if rows else None, cols.name if cols else None).program()
+    reason = copies_reason(program, access, seams, permuted=True) or types_reason(program) or turn_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
@@ -50,15 +51,15 @@ def tiles_schedule(
     if reason is not None:
         return reason
     align = row_align(program)
-    steps = (
-        *(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty),
-        *(
-            _flat_steps(program, ub, nest, cols, chip)
-            if rows is None or cols is None
-            else _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=resident)
-        ),
-    )
-    template = "row_resident" if resident else "pointwise"
+    lengths = tuple(Let(f"len_{a.name}", t.from_expr(a.size), field=True) for a in empty)
+    if rows is None or cols is None:
+        steps = _flat_steps(program, ub, nest, cols, chip)
+    elif turns:
+        steps = turn_steps(program, ub, nest, access, outer, rows, cols, align, chip)
+    else:
+        steps = _rows_steps(program, ub, nest, access, outer, rows, cols, align, chip, resident=resident)
+    steps = (*lengths, *steps)
+    template = "row_resident" if resident else "transpose" if turns else "pointwise"
     made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty)
     for size in (1,) if resident else (1, 1 << 24):  # a row that fits in UB, and one that does not
         tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)

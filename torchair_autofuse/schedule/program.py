@@ -5,6 +5,7 @@ A value in UB has a *layout*: which of the tile's two axes (rows, columns) it va
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,11 +23,27 @@ class Layout(Enum):
     """How a buffer is laid out. Capacities in elements are decided by the tiling."""
 
     FULL = "full"  # rows x pitch
+    TURNED = "turned"  # a tile as it lies in memory when that runs along the rows: columns x rows, both padded alike
     ROW = "row"  # one value per column: pitch elements
     COL = "col"  # one value per row: dense
     ONE = "one"  # one value
     COLB = "colb"  # a COL spread by Brcb: every row's value fills one 32-byte block
     ONEB = "oneb"  # a ONE spread by Brcb: eight blocks, the first one filled with the value
+
+
+def layout_of(axes: Collection[str], rows: str | None, cols: str | None) -> Layout:
+    """Layout of what varies over ``axes`` in a tile of ``rows`` and ``cols`` (no rows: a flat tile)."""
+    row, col = rows is not None and (rows in axes or rows == ONE_ROW), cols is not None and cols in axes
+    if rows is None:
+        return Layout.FULL if col else Layout.ONE
+    return {(True, True): Layout.FULL, (False, True): Layout.ROW, (True, False): Layout.COL}.get((row, col), Layout.ONE)
+
+
+def turns(strides: Mapping[str, object], rows: str | None, cols: str | None) -> bool:
+    """Whether an access over both axes of a tile is contiguous along the rows, not along the columns."""
+    if rows is None or cols is None:
+        return False
+    return strides.get(rows, 0) == 1 and strides.get(cols, 1) != 1
 
 
 @dataclass(frozen=True)
@@ -101,9 +118,10 @@ class Instr:
     ``dst`` is -1) and "receive" (the parts of all cores combined by ``api``); the scalars of both number the result in
     workspace, of a sum of exponentials its maximum too, whose common value is the source then, "pick" (an element of
     every lane of a wide buffer: its byte in the lane with a ``table``, else GatherMask's pattern) and "interleave"
-    (narrow buffers, put side by side in ``work``, to a wide one by ``table``). ``view``: element type the buffers are
-    reinterpreted to, "" for their own. ``scalars`` are printed after the sources. ``scratch``: bytes of temporary
-    buffer per element. ``in_place``: the destination may be one of the sources. ``cost``: key of soc.chip.Cost.
+    (narrow buffers, put side by side in ``work``, to a wide one by ``table``), "transpose" (FULL to TURNED or back).
+    ``view``: element type the buffers are reinterpreted to, "" for their own. ``scalars`` are printed after the
+    sources. ``scratch``: bytes of temporary buffer per element. ``in_place``: the destination may be one of the
+    sources. ``cost``: key of soc.chip.Cost.
     """
 
     api: str

@@ -21,7 +21,7 @@ from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import Tree
 
 _BLOCK = 32  # bytes
-_SPLIT_BY_ROWS = ("pointwise", "row_resident")  # templates whose shares of rows can be set from outside
+_SPLIT_BY_ROWS = ("pointwise", "transpose", "row_resident")  # templates whose shares of rows can be set from outside
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,12 @@ def _columns(part: Schedule) -> list[tuple[str, Expr]]:
     return [(part.cols.name, true.get(part.cols.name, part.cols.size))] if part.cols is not None else []
 
 
+def _in_order(part: Schedule, store: Transfer) -> bool:
+    """Whether a store fills its output in the order of the part's axes."""
+    strides = dict(store.strides)
+    return dense_from_offset(store, [a for a in (*_row_axes(part), *_columns(part)) if a[0] in strides])
+
+
 def _size(axes: Sequence[tuple[str, Expr]]) -> Expr:
     return expr.product(size for _, size in axes)
 
@@ -159,7 +165,7 @@ def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr
                 return None
             at.append((before or 0, run, buf.element))
         elif not apart(part.program, store, part.cols) and any(has):
-            if not all(has):
+            if not all(has) or not _in_order(part, store):
                 return None
             at.append((0, store.lanes if buf.layout == Layout.COL else run, buf.element))
     if single:
@@ -214,7 +220,7 @@ def _rows_of(kernel: Kernel, part: Schedule, tied: frozenset[str], rows: Expr) -
         has = [name in strides for name, _ in axes[:stop]]
         if apart(part.program, store, part.cols) or not any(has):
             continue
-        if not all(has):
+        if not all(has) or not _in_order(part, store):
             return None
         inside = [(n, size) for n, size in [*axes[stop:], *_columns(part)] if n in strides]
         units.append(whole_blocks(expr.mul(_size(inside), store.lanes), itemsize))

@@ -62,9 +62,8 @@ class Selector(LaneSelector):
     # ---- loads, stores ------------------------------------------------------------------------------------------
 
     def _load(self, load: Load) -> None:
-        users = self._nest.users[load.name]
-        if users and all(isinstance(u, Load) for u in users):
-            return  # rows are looked up by it, nothing else: see _index
+        if self._is_index(load):
+            return  # see _index
         layout = self.layout(self._nest.domains[load.name])
         if self._lanes_of(load) is not None:
             (self._halves if load.dtype == BOOL else self._at)[load.name] = self._pick(load, layout)
@@ -77,6 +76,11 @@ class Selector(LaneSelector):
             self._halves[load.name] = half
         else:
             self._at[load.name] = buf
+
+    def _is_index(self, load: Load) -> bool:
+        """Whether rows are looked up by a load, and nothing else is done with it."""
+        users = self._nest.users[load.name]
+        return bool(users) and all(isinstance(u, Load) for u in users)
 
     def _store(self, store: Store) -> None:
         layout = self.layout([a for a, _ in store.strides])

@@ -12,10 +12,10 @@ from torchair_autofuse.loop.ir import Axis, Iota, Kernel, Load, Nest, Reduce, St
 from torchair_autofuse.loop.rewrite import map_strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.pointwise import BYTES_PER_CORE
 from torchair_autofuse.schedule.program import LANES, Layout
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.seams import Group, groups
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.variants import prefixed
 from torchair_autofuse.soc.chip import Chip
@@ -142,7 +142,7 @@ def _with_field(steps: Sequence[Let], name: str) -> tuple[Let, ...]:
 def _traffic(part: Schedule) -> Tree:
     """Bytes that the part moves in its tiles."""
     moved = (part.program.bufs[x.buf] for x in (*part.program.loads, *part.program.stores))
-    size = sum(b.itemsize for b in moved if b.layout == Layout.FULL)
+    size = sum(b.itemsize for b in moved if b.layout in (Layout.FULL, Layout.TURNED))
     return t.mul(t.from_expr(expr.product(a.size for a in part.nest.axes)), max(size, 1))
 
 

@@ -8,6 +8,9 @@ from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.program import LANES
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 
+BYTES_PER_CORE = 4096
+"""A core is not started for less traffic than this (guides for 2201)."""
+
 
 def symbolic_sizes(nest: Nest) -> dict[Expr, str]:
     """The symbolic axis sizes, strides, offsets and counts of the nest -> names of the tiling fields that hold them."""

@@ -13,7 +13,7 @@ from torchair_autofuse.loop.expand import expand_combiners
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import apart, copies_reason, with_empty_axes
+from torchair_autofuse.schedule.access import apart, copies_reason, order_reason, with_empty_axes
 from torchair_autofuse.schedule.emit import Unstreamable
 from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program, Transfer
 from torchair_autofuse.schedule.reasons import types_reason
@@ -59,7 +59,7 @@ def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], 
         program = StreamSelector(nest, rows.name, cols.name, reduced).program()
     except Unstreamable as error:
         return Reason("AF210", f"cannot be computed in passes over tiles: {error}")
-    reason = copies_reason(program, access) or types_reason(program)
+    reason = copies_reason(program, access) or order_reason(program, plain.axes) or types_reason(program)
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)

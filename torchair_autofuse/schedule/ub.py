@@ -218,9 +218,13 @@ def slots_reason(ub: UbPlan, most: int = MAX_SLOTS) -> Reason | None:
 
 
 def row_align(program: Program) -> int:
-    """Elements that the pitch of a row is a multiple of: whole 32-byte blocks of every type in it."""
-    wide = (b for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW) and b.cpp != "bits")
-    return max([8, *(32 // b.element for b in wide)])
+    """Elements that the pitch of a row is a multiple of: whole 32-byte blocks of every type in it.
+
+    Both sides of a tile that is transposed are padded to it.
+    """
+    wide = [b for b in program.bufs if b.layout in (Layout.FULL, Layout.ROW, Layout.TURNED) and b.cpp != "bits"]
+    square = 16 if any(b.layout == Layout.TURNED for b in wide) else 8  # what one transposition moves
+    return max([square, *(32 // b.element for b in wide)])
 
 
 def bytes_per(program: Program, ub: UbPlan, layout: Layout) -> int:

@@ -1,0 +1,176 @@
+"""Tiles whose transfers run along the rows for some tensors and along the columns for others.
+
+What lies along the rows is copied as it is, columns x rows, and transposed in UB in squares of 16 x 16 elements.
+"""
+
+from __future__ import annotations
+
+from torchair_autofuse.dtypes import BOOL
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Axis, Load, Nest, Store
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import BLOCK, row_unit, whole_blocks
+from torchair_autofuse.schedule.program import LANES, Layout, Program, Transfer, turns
+from torchair_autofuse.schedule.select import Selector
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, size_steps, used_step
+from torchair_autofuse.schedule.tiling import Let, Tree, Var
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes
+from torchair_autofuse.soc.chip import Chip
+
+_SHORTEST_RUN = 128
+"""Bytes along the rows that a core has at least: shorter runs of a strided copy are slow (guides for 2201).
+
+Half of that where columns cannot be shared out, to use more cores.
+"""
+
+_SIDES = (128, 64, 32)  # rows of a square-like tile, the largest whose square fits
+
+
+class TurnSelector(Selector):
+    """Selects what is transposed: loads right after they arrive, stores right before they leave."""
+
+    def _load(self, load: Load) -> None:
+        if self._is_index(load) or not turns(dict(load.strides), self._rows, self._cols):
+            super()._load(load)
+            return
+        buf = self._new(load.dtype.cpp, Layout.TURNED, "in")
+        moved = Transfer(buf, load.param, load.strides, load.offset, lookups=self._lookups(load))
+        self._loads[self._bufs[buf].segment].append(moved)
+        if load.dtype.itemsize > 1:
+            self._at[load.name] = self._turn(buf, Layout.FULL)
+            return
+        half = self._turn(self._convert(buf, "half", Layout.TURNED), Layout.FULL)
+        if load.dtype == BOOL:
+            self._halves[load.name] = half
+        else:
+            self._at[load.name] = self._convert(half, load.dtype.cpp, Layout.FULL)
+
+    def _store(self, store: Store) -> None:
+        if not turns(dict(store.strides), self._rows, self._cols):
+            super()._store(store)
+            return
+        dtype = self._nest.dtypes[store.value]
+        if dtype.itemsize > 1:
+            buf = self._turn(self._in_layout(store.value, Layout.FULL), Layout.TURNED)
+        else:
+            if dtype == BOOL:
+                half = self._half(store.value, Layout.FULL)
+            else:
+                half = self._convert(self._in_layout(store.value, Layout.FULL), "half", Layout.FULL)
+            buf = self._convert(self._turn(half, Layout.TURNED), dtype.cpp, Layout.TURNED)
+        self._out.add(buf)
+        self._send_out(buf, Transfer(buf, store.param, store.strides, store.offset))
+
+    def _turn(self, buf: int, layout: Layout) -> int:
+        cpp = self._bufs[buf].cpp
+        view = "half" if cpp == "bfloat16_t" else ""  # not a type of the instruction on 2201
+        return self._emit("TransDataTo5HD", cpp, layout, [buf], form="transpose", view=view, in_place=False)
+
+    def _convert(self, buf: int, cpp: str, layout: Layout) -> int:
+        """Bytes as half, or half as bytes: both exact."""
+        return self._emit("Cast", cpp, layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
+
+
+def turned(nest: Nest, rows: Axis, cols: Axis) -> bool:
+    """Whether some load or store of a tile of ``rows`` and ``cols`` is to be transposed."""
+    nodes: list[Load | Store] = [*(v for v in nest.values if isinstance(v, Load)), *nest.stores]
+    return any(turns(dict(x.strides), rows.name, cols.name) for x in nodes)
+
+
+def turn_reason(program: Program) -> Reason | None:
+    """Why something cannot be transposed in UB: only 16 and 32 bit types can, and bytes as halves."""
+    for instr in program.instrs:
+        buf = program.bufs[instr.dst]
+        if instr.form == "transpose" and buf.element not in (2, 4):
+            return Reason("AF202", f"no instruction transposes {buf.cpp} values in UB")
+    return None
+
+
+def turn_steps(
+    program: Program,
+    ub: UbPlan,
+    nest: Nest,
+    access: tuple[Axis, ...],
+    outer: tuple[Axis, ...],
+    rows: Axis,
+    cols: Axis,
+    align: int,
+    chip: Chip,
+) -> tuple[Let, ...]:
+    """Tiling of rows x columns where both are runs in memory. ``access``: all axes with their true sizes.
+
+    A tile is as square as its axes allow, no side longer than one copy can hold. Both sides are padded to ``align``,
+    so that the two layouts of a tile need the same room. Rows are shared out over the cores first, then columns where
+    that leaves every 32-byte block to one core.
+    """
+    full = bytes_per(program, ub, Layout.FULL) + ub.bytes_per_element(Layout.TURNED)
+    row, col = ub.bytes_per_element(Layout.ROW), ub.bytes_per_element(Layout.COL)
+    colb, fixed = ub.bytes_per_element(Layout.COLB), fixed_bytes(program, ub)
+    spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
+    moved = [program.bufs[x.buf] for x in (*program.loads, *program.stores)]
+    tiles = [b for b in moved if b.layout in (Layout.FULL, Layout.TURNED)]
+    run = _SHORTEST_RUN // min(b.element for b in tiles)
+    longest = chip.max_block_count // align * align
+    per_row = col + colb
+    side: Tree = align
+    for length in reversed(_SIDES):
+        side = t.select(t.sub(t.add(Var("room"), 1), length * length), length, side)
+
+    def fits(other: Tree, per_other: int, per_this: int) -> Tree:
+        """Elements along one side of a tile where the other has ``other``."""
+        left = t.maximum(t.sub(Var("spare"), t.mul(other, per_other)), 0)
+        return t.rounddown(t.floordiv(left, t.maximum(t.add(t.mul(other, full), per_this), 1)), align)
+
+    return (
+        *size_steps(nest),
+        Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
+        Let("total_cols", t.from_expr(cols.size), field=True),
+        Let("rows_work", t.maximum(Var("total_rows"), 1)),
+        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        Let("panel_rows", t.maximum(t.from_expr(rows.size), 1)),
+        Let("spare", t.maximum(spare, 0)),
+        Let("room", t.floordiv(Var("spare"), full)),
+        Let(
+            "traffic",
+            t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), sum(b.itemsize for b in tiles)), BYTES_PER_CORE),
+        ),
+        Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
+        Let("uneven", _uneven(program, cols)),
+        Let("run", t.select(Var("uneven"), run // 2, run)),
+        Let("unit", t.roundup(Var("run"), t.maximum(row_unit(program, access, (*outer, rows)), 1))),
+        Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), Var("unit")), field=True),
+        Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
+        Let(
+            "spread",
+            t.select(Var("uneven"), 1, t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)),
+        ),
+        Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), max(run, BLOCK)), field=True),
+        Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
+        Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
+        Let("side", side),
+        Let("most_rows", t.roundup(t.minimum(t.minimum(Var("panel_rows"), Var("core_rows")), longest), align)),
+        Let("most_cols", t.roundup(t.minimum(t.minimum(Var("cols_work"), Var("core_cols")), longest), align)),
+        Let("first_rows", t.minimum(Var("most_rows"), Var("side"))),
+        Let("tile_cols", t.minimum(Var("most_cols"), fits(Var("first_rows"), per_row, row)), field=True),
+        Let("tile_rows", t.minimum(Var("most_rows"), fits(Var("tile_cols"), row, per_row)), field=True),
+        *capacity_steps(Var("tile_cols")),
+        used_step(full, row, col, colb, fixed),
+    )
+
+
+def _uneven(program: Program, cols: Axis) -> Tree:
+    """Positive where several cores cannot share the columns of the same rows: some block would have two writers."""
+    uneven: list[Tree] = []
+    for store in program.stores:
+        buf = program.bufs[store.buf]
+        block = whole_blocks(buf.itemsize)
+        if buf.layout == Layout.COL:
+            uneven.append(1)
+        elif buf.layout in (Layout.FULL, Layout.ROW):  # every row has to start on a block
+            uneven.append(t.mod(Var("cols_work"), block))
+        elif buf.layout == Layout.TURNED:  # what all columns fill together has to
+            strides: dict[str, Expr] = dict(store.strides)
+            uneven.append(t.mod(t.from_expr(expr.mul(strides[cols.name], cols.size)), block))
+    return t.add(*uneven)
