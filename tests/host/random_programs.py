@@ -1,4 +1,4 @@
-"""Small random torch programs of elementwise ops, broadcasts, views and reductions, as hypothesis strategies.
+"""Small random torch programs of elementwise ops, broadcasts, views, reductions and moves, as hypothesis strategies.
 
 A program is a list of steps; each makes a value of earlier ones, so that any subset of steps is a program again and
 failures shrink. Steps are smooth (no op jumps between neighbouring inputs) and keep values small.
@@ -39,6 +39,40 @@ REDUCE: dict[str, Callable[[Any], Any]] = {
 LIMIT = 5000  # elements of a value
 
 
+def _cat(dim: int) -> Callable[[Any, Any], Any]:
+    """x beside y where the other dims agree, else beside itself."""
+
+    def run(x: Any, y: Any) -> Any:
+        at = dim % x.dim()
+        fits = y.dim() == x.dim() and all(i == at or x.shape[i] == y.shape[i] for i in range(x.dim()))
+        return torch.cat([x, y if fits else x * 0.5, -x], at)
+
+    return run
+
+
+def _turned(x: Any, y: Any) -> Any:
+    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+    return torch.cat([-b, a], -1) + x
+
+
+def _gated(x: Any, y: Any) -> Any:
+    a, b = x.split([x.shape[-1] // 2, x.shape[-1] - x.shape[-1] // 2], -1)
+    return torch.cat([torch.tanh(b), a, b * 0.5], -1)
+
+
+MOVE: dict[str, Callable[[Any, Any], Any]] = {
+    "beside": _cat(-1), "below": _cat(0), "turned": _turned, "gated": _gated,
+    "tail": lambda x, y: x[..., 1:] + x[..., :-1], "even": lambda x, y: x[..., ::2], "third": lambda x, y: x[..., 1::3],
+    "shift": lambda x, y: torch.cat([x[..., 2:], x[..., :2]], -1), "row": lambda x, y: x[:1] * x,
+    "flip": lambda x, y: torch.flip(x, [-1]), "flip rows": lambda x, y: torch.flip(x, [0]),
+    "pad": lambda x, y: torch.nn.functional.pad(x, (1, 2), value=0.5),
+    "interleave": lambda x, y: torch.stack([x, x * 0.5], -1).flatten(-2),
+    "stack": lambda x, y: torch.stack([x, -x], 0), "swap": lambda x, y: x.transpose(0, -1).contiguous(),
+    "front": lambda x, y: x.permute(*range(1, x.dim()), 0) * 2,
+}  # fmt: skip
+"""Of values with three elements or more along the last dim, at most four dims and a third of LIMIT elements."""
+
+
 @dataclass(frozen=True)
 class Program:
     """``shapes``: of the inputs; ``steps``: (family, name, first operand, second), operands counted from the last."""
@@ -55,6 +89,9 @@ class Program:
             if family == "binary":
                 if _broadcast(x.shape, y.shape):
                     values.append(BINARY[name](x, y))
+            elif family == "move":
+                if x.dim() and x.shape[-1] > 2 and x.dim() < 5 and x.numel() <= LIMIT // 3:
+                    values.append(MOVE[name](x, y))
             else:
                 values.append({"unary": UNARY, "view": VIEWS, "reduce": REDUCE}[family][name](x))
         made = values[len(inputs) :][-self.outputs :]
@@ -67,7 +104,7 @@ class Program:
 
 def _broadcast(a: Any, b: Any) -> bool:
     pairs = zip(reversed(a), reversed(b))
-    if not all(x == y or 1 in (x, y) for x, y in pairs):
+    if not all(x == y or x == 1 or y == 1 for x, y in pairs):  # Dynamo's "1 in" takes no symbol for 1
         return False
     size = 1
     for n in torch.broadcast_shapes(a, b):
@@ -83,7 +120,8 @@ def programs(draw: st.DrawFn, families: tuple[str, ...], dtypes: tuple[torch.dty
     shapes = ((m, n), (n,), (m, 1), (2, m, n))
     chosen = draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=3))
     names = {"unary": sorted(UNARY), "binary": sorted(BINARY), "view": sorted(VIEWS), "reduce": sorted(REDUCE)}
-    weighted = [f for f in families for _ in range(3 if f in ("unary", "binary") else 1)]
+    names["move"] = sorted(MOVE)
+    weighted = [f for f in families for _ in range(3 if f in ("unary", "binary", "move") else 1)]
     steps = []
     for family in draw(st.lists(st.sampled_from(weighted), min_size=2, max_size=14)):
         name = draw(st.sampled_from(names[family]))

@@ -12,8 +12,10 @@ import pytest
 import torch
 from concat_cases import CONCAT
 from fused_runs import check, run
+from hypothesis import HealthCheck, Phase, given, settings
 from layout_cases import SPLIT, TRANSPOSE
-from movement_case import F32, WIDTHS, Case, Tensor, values
+from movement_case import F32, FLOATS, WIDTHS, Case, Tensor, values
+from random_programs import Program, programs
 from rope_cases import GATHER, ROPE
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
@@ -94,3 +96,26 @@ def test_widths_of_slices(plugin: Any, dtype: torch.dtype) -> None:
         return found
 
     check(run(plugin, model, [values([2, 3, 50], dtype, seed=0)]))
+
+
+# ---- random programs ----------------------------------------------------------------------------------------------
+CI = settings(
+    max_examples=6,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),  # each example compiles; the plugin is put back by run() itself
+)
+
+
+@CI
+@given(programs(("unary", "binary", "move"), FLOATS))
+def test_random_moves(plugin: Any, program: Program) -> None:
+    check(run(plugin, program, program.inputs()))
+
+
+@CI
+@given(programs(("unary", "binary", "view", "reduce", "move"), FLOATS[:2]))
+def test_random_dynamic_programs(plugin: Any, program: Program) -> None:
+    check(run(plugin, program, program.inputs(), dynamic=True))
