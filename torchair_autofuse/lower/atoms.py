@@ -78,6 +78,10 @@ class Atoms:
                 found |= self.closure(part)
         return found
 
+    def leaves(self, digits: Sequence[int]) -> set[int]:
+        """The atoms of :meth:`closure` that are whole: those that loops run over."""
+        return {a for a in self.closure(digits) if self._atoms[a].cut is None}
+
     def together(self, digits: Sequence[int], x: int, y: int) -> bool:
         """Whether one element of a tensor with these digits has an index along both atoms: they are no alternatives."""
         whole = self.resolve(digits)

@@ -460,7 +460,7 @@ class Domain:
         return any(self.atoms.together(self.flat(m), x, y) for m in (*self.maps.values(), *self.frames.values()))
 
     def _widen(self, dims: DimMap, ref: TensorRef) -> Reason | None:
-        """Keeps the invariant that one tensor's digits cover those of every other."""
+        """Keeps the invariant that one tensor's digits, and the parts they are cut into, cover those of every other."""
         mine = self.flat(dims)
         if self.atoms.repeats(mine):
             return Reason("AF211", f"{ref} varies over one axis in two dims")
@@ -468,9 +468,9 @@ class Domain:
             return Reason("AF213", f"{ref} is made of more than {MAX_PARTS} parts")
         for attempt in (True, False):
             mine, widest = self.resolve(mine), self.resolve(self.widest)
-            if set(mine) <= self.atoms.closure(widest):
+            if self.atoms.leaves(mine) <= self.atoms.closure(widest):
                 return None
-            if set(widest) <= self.atoms.closure(mine):
+            if self.atoms.leaves(widest) <= self.atoms.closure(mine):
                 self._set_widest(mine)
                 return None
             if attempt:

@@ -1,7 +1,8 @@
 """Horizontal fusion: clusters without an edge between them that both read one whole tensor share the read.
 
-Sum, sum of squares and maximum of one x become one kernel that reads x once. Only a tensor as large as both iteration
-domains counts: what two kernels read of a small operand, such as a bias, is no reason to join them.
+Sum, sum of squares and maximum of one x become one kernel that reads x once. A tensor as large as both iteration
+domains counts, or a smaller one of several dims where both domains have equally many elements: query and key that are
+rotated by the same cosines. What two kernels read of a vector, such as a bias, is no reason to join them.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ def merge_siblings(
             cluster = clusters.of[node.name]
             if cluster.domain is None or cluster in made or i not in data_positions(node, RULES[node.type]):
                 continue
-            if not _reads_all(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
+            if not _shares_well(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
                 continue
-            other = next((c for c in made if _merge(graph, clusters, c, cluster, ref, options, hints, fits)), None)
+            alike = (c for c in made if _equal_domains(graph, c, cluster, ref))
+            other = next((c for c in alike if _merge(graph, clusters, c, cluster, ref, options, hints, fits)), None)
             if other is None:
                 made.append(cluster)
                 continue
@@ -58,6 +60,21 @@ def _read_by_many(graph: Graph, clusters: Clusters, hints: Mapping[str, int]) ->
         if len({clusters.of[n.name].id for n, _ in readers}) > 1 and uniform_value(graph, ref) is None
     ]
     return sorted(found, key=lambda r: (-(tensor_bytes(r, graph, hints) or 0), graph.position[r.node], r.index))
+
+
+def _shares_well(graph: Graph, domain: Domain, ref: TensorRef) -> bool:
+    """Whether the tensor is as large as the domain, or has several dims."""
+    shape = graph.info(ref).shape
+    return shape is not None and (sum(d != 1 for d in shape) > 1 or _reads_all(graph, domain, ref))
+
+
+def _equal_domains(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef) -> bool:
+    """Whether both have as many elements as the tensor they share, or as each other."""
+    assert a.domain is not None and b.domain is not None
+    if _reads_all(graph, a.domain, ref):
+        return _reads_all(graph, b.domain, ref)
+    sizes = (expr.product([d.size(x) for x in d.resolve(d.widest)]) for d in (a.domain, b.domain))
+    return expr.equal(*sizes)
 
 
 def _reads_all(graph: Graph, domain: Domain, ref: TensorRef) -> bool:
