@@ -488,13 +488,13 @@ class Domain:
 
     def _share(self, mine: Digits, widest: Digits) -> None:
         """Makes one axis of two of equal size that never meet: two loops over as many elements become one."""
-        known = self.atoms.closure(widest)
-        for x in (a for a in mine if a not in known):
-            for y in (a for a in widest if a not in self.atoms.closure(mine)):
-                mark = self.mark()
-                if expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet):
-                    break
-                self.rollback(mark)
+        for these, others in ((mine, widest), (widest, mine)):
+            for x in sorted(self.atoms.leaves(these) - self.atoms.closure(others)):
+                for y in sorted(self.atoms.leaves(others)):
+                    mark = self.mark()
+                    if expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet):
+                        break
+                    self.rollback(mark)
 
     # ---- helpers ------------------------------------------------------------------------------------------------
 
