@@ -54,7 +54,7 @@ class _Part:
         return self.value("g", "div(f, s)")
 
     def filled(self) -> str:
-        constant = {"bool": "true", "i32": "7"}.get(self.dtype, "1.5")
+        constant = {"bool": "true", "i32": "7", "i16": "7"}.get(self.dtype, "1.5")
         self.lines = [f"k: {self.dtype} = const {constant}"]
         return "k"
 

@@ -98,7 +98,7 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
 def _read_bytes(made: GeneratedOp, param: Param, sizes: Mapping[str, int], tiling: Mapping[str, int]) -> int:
     """Bytes of an input that the kernel reads, in all loops and index maps, at the example sizes."""
     elements = 0
-    for piece in made.schedule.running(tiling):
+    for piece in (nest for p in made.schedule.running(tiling) for nest in p.nests):
         axes = {a.name: a.size for a in (*piece.nest.axes, *piece.empty)}  # those that may be empty with true sizes
         loads = {x.buf: x for x in piece.program.loads}
         for load in (x for x in loads.values() if x.param == param.name):

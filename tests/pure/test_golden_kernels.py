@@ -112,6 +112,9 @@ nest n0 [a0: 8, a1: 50, a2: 320]
   v3: bf16 = cast(v2, rint)               # from ReduceMean_1
   store y[320*a0 + a2] = v3               # from ReduceMean_1
 """,
+    "parts": concat_text(["s0", 0], 1, [16, 32], bodies=("copy", "neg")).replace(
+        "kernel concat", "kernel golden_parts"
+    ),
     "concat": concat_text(["s0", 0], 1, [16, 17], bodies=("copy", "neg")).replace(
         "kernel concat", "kernel golden_concat"
     ),

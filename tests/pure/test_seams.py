@@ -16,6 +16,8 @@ SOCS = ("Ascend910B1", "Ascend910B3", "Ascend950PR_9599")
 KERNELS = {
     "aligned": concat_text(["s0", 0], 1, [16, 32, 48], bodies=("copy", "bias")),
     "unaligned": concat_text(["s0", 0], 1, [15, 1, 17], "f32", bodies=("copy", "bias")),
+    "halves": concat_text(["s0", 0], 1, [15, 700, 17, 1], bodies=("copy", "bias", "neg")),
+    "long": concat_text(["s0", 0], 1, [257, 300], bodies=("copy", "bias")),
     "bytes": concat_text(["s0", 0], 1, ["s1", 3, "s2"], "bool"),
     "symbolic": concat_text(["s0", 0], 1, ["s1", "s2"], bodies=("keep", "bias"), outputs=2),
     "middle": concat_text(["s0", 2, 0, "s2"], 2, ["s1", 3], bodies=("bias", "copy")),
@@ -51,8 +53,24 @@ def shares(part, values):
         yield core, begin, end, first, min(first + values["core_cols"], values["total_cols"])
 
 
-def runs(made, store, part, values, sizes):
-    """(core of the launch, first element, last element) of every run of an output that the part stores."""
+def stored(made, piece, param, values, sizes):
+    """(core of the launch, first element, last element) of every run of an output that a piece stores."""
+    if values[f"{piece.prefix}cores"] == 0:
+        return
+    if not piece.members:
+        for store in piece.program.stores:
+            if store.param == param:
+                yield from runs(store, piece, values, sizes)
+        return
+    places = [i.scalars[0] for m in piece.members for i in m.program.instrs if i.form == "place"]
+    width, share, total = (values[f"{piece.prefix}{n}"] for n in (f"{param}_cols", "core_rows", "total_rows"))
+    for core in range(values[f"{piece.prefix}block_dim"]) if param in places else ():
+        first, last = (min(n * share, total) * width for n in (core, core + 1))
+        if last > first:
+            yield (core + values[f"{piece.prefix}first"]) % values["block_dim"], first, last
+
+
+def runs(store, part, values, sizes):
     axes = [*part.outer, *([part.rows] if part.rows else [])]
     counts = [expr.evaluate(a.size, sizes) for a in axes]
     strides = {a: expr.evaluate(s, sizes) for a, s in store.strides}
@@ -73,25 +91,28 @@ def runs(made, store, part, values, sizes):
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_block_of_an_output_has_one_core(name, soc):
     made, target, rng = scheduled(KERNELS[name], soc), chip(soc), random.Random(f"{name} {soc}")
-    seen = set()
+    seen, ran = set(), set()
     for _ in range(25):
         sizes = random_sizes(rng, 1 << 18)
         values = made.tiling(sizes, target.vector_cores, target.ub_bytes)
         assert all(0 <= values[f] < 2**63 for f in made.fields), sizes
         assert 1 <= values["block_dim"] <= target.vector_cores
-        assert values["ub_used"] == max(values[f"{p.prefix}ub_used"] for p in made.parts) <= target.ub_plan_bytes
+        running = made.running(values)
+        assert values["ub_used"] == max(values[f"{p.prefix}ub_used"] for p in running) <= target.ub_plan_bytes
+        assert all(1 <= values[f"{p.prefix}tile_rows"] <= target.max_block_count for p in running if p.rows)
         seen.add(values["block_dim"])
         for param in made.kernel.outputs:
             elements = int(np.prod([expr.evaluate(d, sizes) for d in param.dims]))
             found = np.array(
-                [r for p in made.parts for s in p.program.stores if s.param == param.name
-                 for r in runs(made, s, p, values, sizes)], np.int64,
-            ).reshape(-1, 3)  # fmt: skip
+                [run for piece in made.parts for run in stored(made, piece, param.name, values, sizes)], np.int64
+            ).reshape(-1, 3)
             core, first, last = found[np.argsort(found[:, 1], kind="stable")].T
             assert (first[1:] == last[:-1]).all() and (elements == 0 or (first[0] == 0 and last[-1] == elements))
             seam = core[1:] != core[:-1]
             assert (first[1:][seam] * param.dtype.itemsize % 32 == 0).all(), (param.name, sizes, values)
+        ran |= {piece.template for piece in running}
     assert max(seen) > 5, seen
+    assert ("assembled" in ran) == (name in ("unaligned", "halves", "symbolic")), ran
 
 
 def test_parts_begin_on_the_core_after_the_last():

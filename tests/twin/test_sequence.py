@@ -58,6 +58,13 @@ def test_rows_longer_than_ub():
     check(text, rows(1, 3, 49))
 
 
+@pytest.mark.parametrize("widths", [(300, 301), (257, 1000, 515)], ids=str)
+def test_uneven_rows_that_are_long_enough_to_be_stored_one_by_one(widths):
+    text = concat_text(["s0", 0], 1, widths, bodies=BODIES)
+    assert scheduled(text).template == "sequence"
+    check(text, rows(*ROWS, 1000))
+
+
 # ---- middle and outer -----------------------------------------------------------------------------------------------
 
 
@@ -180,6 +187,85 @@ nest n1 [a0: 8, a1: 64]
 
 def test_a_column_reduction_beside_a_copy():
     check(COLUMNS, [{}])
+
+
+# ---- rows put together ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "dtype", "template"),
+    [
+        ((16, 17), "f16", "assembled"),
+        ((16, 32), "f16", "sequence"),  # all on 32-byte blocks
+        ((8, 24), "f32", "sequence"),
+        ((3, 4096), "f32", "assembled"),
+        ((257, 300), "f16", "sequence"),  # long enough to be stored one by one
+        ((16, 17), "bool", "sequence"),  # no instruction drops pads of one byte
+        ((3, 50000), "f32", "sequence"),  # rows do not fit
+        (("s1", 16), "f16", "assembled, sequence"),
+        (("s1", "s2"), "i64", "sequence"),
+    ],
+    ids=str,
+)
+def test_which_rows_are_put_together(parts, dtype, template):
+    assert scheduled(concat_text(["s0", 0], 1, parts, dtype)).template == template
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "i32", "i16"])
+@pytest.mark.parametrize("widths", [(1, 2), (7, 8, 9), (1, 16, 1), (700, 3, 33), (2040, 1, 2041)], ids=str)
+def test_rows_put_together(widths, dtype):
+    text = concat_text(["s0", 0], 1, widths, dtype, bodies=("copy", "fill" if dtype == "i16" else "bias"))
+    check(text, rows(0, 1, 2, 15, 16, 17, 49, 800))
+
+
+def test_sizes_decide_whether_rows_are_put_together():
+    made = runner(concat_text(["s0", 0], 1, ["s1", "s2"], bodies=BODIES))
+    for s1, s2, together in ((16, 17, True), (16, 32, False), (300, 301, False), (0, 3, True), (3, 90000, False)):
+        values = made.schedule.tiling({"s0": 99, "s1": s1, "s2": s2}, made.chip.vector_cores, made.chip.ub_bytes)
+        ran = [p.template for p in made.schedule.running(values)]
+        assert ran == (["assembled"] if together else ["pointwise"] * 2), (s1, s2)
+        made.check({"s0": 99, "s1": s1, "s2": s2})
+
+
+@pytest.mark.parametrize("body", ["softmax", "keep"])
+def test_reduced_and_kept_parts_in_rows_put_together(body):
+    text = concat_text(["s0", 0], 1, [33, 15, 17], bodies=(body, "copy"))
+    assert scheduled(text).template == "assembled"
+    check(text, rows(1, 47, 1000))
+
+
+COLUMN = """
+kernel column(in x: f32[s0, 8], in c: f32[s0], in o: f32[1], out y: f32[s0, 5]) where s0 = x.0
+nest n0 [a0: s0, a1: 3]
+  a: f32 = load x[8*a0 + a1 + 5]
+  c: f32 = load c[a0]
+  o: f32 = load o[0]
+  d: f32 = mul(a, c)
+  e: f32 = sub(d, o)
+  f: f32 = tanh(e)
+  store y[5*a0 + a1] = f
+nest n1 [a0: s0]
+  a: f32 = load x[8*a0 + 4]
+  o: f32 = load o[0]
+  d: f32 = add(a, o)
+  store y[5*a0 + 3] = d
+nest n2 [a0: s0]
+  o: f32 = load o[0]
+  store y[5*a0 + 4] = o
+"""
+
+
+def test_columns_scalars_and_windows_in_rows_put_together():
+    assert scheduled(COLUMN).template == "assembled"
+    check(COLUMN, rows(0, 1, 7, 8, 9, 500, 5000))
+
+
+def test_rows_put_together_are_stored_by_one_copy_per_tile():
+    made = runner(concat_text(["s0", 0], 1, [16, 17, 1, 30], bodies=("copy",)))
+    profile = made.check({"s0": 48 * 256})
+    assert profile.block_dim == 48 and profile.mte3_instructions == 48
+    assert profile.mte2_instructions == 4 * 48
+    assert profile.gm_read_bytes == profile.gm_written_bytes == 48 * 256 * 64 * 2
 
 
 # ---- what it costs --------------------------------------------------------------------------------------------------

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.loop.ir import Axis
 from torchair_autofuse.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Function:
+    """A member function. ``prefix``: of the tiling values that it reads, after that of its class."""
+
+    name: str
+    args: str
+    body: Sequence[str]
+    comment: str = ""
+    prefix: str = ""
+
 
 TILE_ARGS = "int64_t r, int64_t col, uint32_t rows, uint32_t cols, uint32_t pitch"
 TILE_CALL = "r, col, rows, cols, pitch"

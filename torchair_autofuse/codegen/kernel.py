@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchair_autofuse.codegen import control, lanes, passes, split
+from torchair_autofuse.codegen.assembled import HELPERS as ASSEMBLED_HELPERS
+from torchair_autofuse.codegen.assembled import Assembled
+from torchair_autofuse.codegen.control import Function
 from torchair_autofuse.codegen.names import CAPACITY, Names, camel
 from torchair_autofuse.codegen.queues import Queues
 from torchair_autofuse.codegen.templates import render
@@ -29,21 +32,15 @@ class KernelText:
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Function:
-    name: str
-    args: str
-    body: Sequence[str]
-    comment: str = ""
-
-
 def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> KernelText:
     """The kernel of ``schedule``. ``node_lines``: what the header comment says of the GE nodes, one per line."""
     entry = schedule.kernel.name
     tiling = f"{camel(entry)}Tiling"
-    writers = [_Writer(p) for p in schedule.pieces]
+    writers = [_Writer(nest) for p in schedule.pieces for nest in p.nests]
+    classes = [Assembled(p) if p.members else _Writer(p) for p in schedule.pieces]
     gm = [p.name for p in schedule.kernel.params]
-    helpers = [name for name in _HELPERS if any(name in w.helpers() for w in writers)]
+    wanted = {name for w in writers for name in w.helpers()}
+    wanted |= set(ASSEMBLED_HELPERS) if any(p.members for p in schedule.pieces) else set()
     context = {
         "op_type": op_type,
         "entry": entry,
@@ -55,13 +52,13 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
         "table_lanes": TABLE_LANES,
         "gm_args": ", ".join(f"GM_ADDR {n}" for n in gm),
         "gm_names": ", ".join(gm),
-        "helpers": helpers,
+        "helpers": [name for name in _HELPERS if name in wanted],
         "tile_apis": sorted({api for w in writers for api in w.apis("tile")}),
         "fold_apis": sorted({api for w in writers for form in _FOLDS for api in w.apis(form)}),
         **split.context([w.s for w in writers]),
         "parts": bool(schedule.parts),
         "variants": [
-            w.text(camel(entry) + _suffix(schedule, k), part=bool(schedule.parts)) for k, w in enumerate(writers)
+            _class(c, camel(entry) + _suffix(schedule, k), part=bool(schedule.parts)) for k, c in enumerate(classes)
         ],
     }
     kernel_cpp = render("kernel.cpp.j2", k=context)
@@ -87,9 +84,34 @@ _HELPERS = (
     "round", "load_rows", "store_rows", "transpose", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
     "lookup", "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
+    "place_rows", "keep_lanes", "pack_rows",
 )  # fmt: skip
 _TILES = {Layout.FULL, Layout.TURNED}
 _FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves
+
+
+def _class(writer: Assembled | _Writer, name: str, *, part: bool) -> dict[str, object]:
+    """What the template needs of one class; its tiling values have the prefix of its schedule.
+
+    The cores of a part are counted from the one that begins it.
+    """
+    core = "core_" if part else "GetBlockIdx()"
+
+    def own(lines: Sequence[str], more: str = "") -> list[str]:
+        return [_CORE.sub(core, _FIELD.sub(f"t_.{writer.s.prefix}{more}", line)) for line in lines]
+
+    return {
+        "cls": name,
+        "prefix": writer.s.prefix,
+        "shared": writer.s.shared,
+        "tiling_key": writer.s.tiling_key,
+        "tile_text": own([writer.tile_text()])[0],
+        "ub_text": own([writer.ub_text()])[0],
+        "init": own(writer.init()),
+        "process": own(writer.process()),
+        "functions": [replace(f, body=own(f.body, f.prefix)) for f in writer.functions()],
+        "members": own(writer.members()),
+    }
 
 
 class _Writer:
@@ -104,29 +126,6 @@ class _Writer:
         panel = self.p.segments[0]
         self.has_panel = bool(panel.instrs or panel.loads)
         self.frees_panel = bool(self.queues.groups("in", 0))
-
-    def text(self, cls: str, *, part: bool) -> dict[str, object]:
-        """What the template needs of one variant or part; its tiling values have its prefix.
-
-        The cores of a part are counted from the one that begins it.
-        """
-        core = "core_" if part else "GetBlockIdx()"
-
-        def own(lines: Sequence[str]) -> list[str]:
-            return [_CORE.sub(core, _FIELD.sub(f"t_.{self.s.prefix}", line)) for line in lines]
-
-        return {
-            "cls": cls,
-            "prefix": self.s.prefix,
-            "shared": self.s.shared,
-            "tiling_key": self.s.tiling_key,
-            "tile_text": own([self.tile_text()])[0],
-            "ub_text": self.ub_text(),
-            "init": own(self.init()),
-            "process": own(self.process()),
-            "functions": [_Function(f.name, f.args, own(f.body), f.comment) for f in self.functions()],
-            "members": own(self.members()),
-        }
 
     # ---- header ---------------------------------------------------------------------------------------------
 
@@ -235,28 +234,28 @@ class _Writer:
     def _passes(self) -> list[passes.PassFunction]:
         return passes.pass_functions(self.s, self.names, self.queues, self._slot_tensors)
 
-    def functions(self) -> list[_Function]:
+    def functions(self) -> list[Function]:
         if self.s.streamed:
-            return [_Function(f.name, f.args, f.body) for f in self._passes()]
+            return [Function(f.name, f.args, f.body) for f in self._passes()]
         found = []
         if self.s.outer:
             found.append(
-                _Function("SetOuter", "int64_t outer", control.outer_indices(self.names, list(enumerate(self.s.outer))))
+                Function("SetOuter", "int64_t outer", control.outer_indices(self.names, list(enumerate(self.s.outer))))
             )
         if self.has_panel:
             args = "" if self.flat else "int64_t r, int64_t col, uint32_t cols, uint32_t pitch"
-            found.append(_Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))
+            found.append(Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))
         if self.frees_panel:
-            found.append(_Function("FreePanel", "", self.queues.free(self.queues.groups("in", 0))))
+            found.append(Function("FreePanel", "", self.queues.free(self.queues.groups("in", 0))))
         args = control.FLAT_ARGS if self.flat else control.TILE_ARGS
         loads, stores = self.queues.groups("in", 1), self.queues.groups("out", 1)
         if loads:
-            found.append(_Function("CopyIn", args, [*self.queues.indices(1), *self.queues.copy_in(loads)]))
+            found.append(Function("CopyIn", args, [*self.queues.indices(1), *self.queues.copy_in(loads)]))
         if self.p.segments[1].instrs or stores:
             compute_args = "uint32_t cols" if self.flat else "uint32_t rows, uint32_t cols, uint32_t pitch"
-            found.append(_Function("Compute", compute_args, self._compute()))
+            found.append(Function("Compute", compute_args, self._compute()))
         if stores:
-            found.append(_Function("CopyOut", args, self.queues.copy_out(stores)))
+            found.append(Function("CopyOut", args, self.queues.copy_out(stores)))
         return found
 
     def _load_panel(self) -> list[str]:

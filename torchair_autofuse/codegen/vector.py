@@ -47,6 +47,8 @@ def call(names: Names, instr: Instr) -> str:
     """One instruction without its semicolon."""
     if instr.form in ("send", "receive"):
         return split.call(names, instr)
+    if instr.form == "place":
+        return _place(names, instr)
     bufs = names.schedule.program.bufs
     dst = bufs[instr.dst]
     if instr.form == "brcb":
@@ -83,6 +85,13 @@ def call(names: Names, instr: Instr) -> str:
     if instr.scratch:
         return f"{instr.api}({', '.join([*operands, *instr.scalars, 'scratch', count])})"
     return f"{instr.api}({', '.join([*operands, *instr.scalars, count])})"
+
+
+def _place(names: Names, instr: Instr) -> str:
+    output, at = instr.scalars
+    source = names.schedule.program.bufs[instr.srcs[0]]
+    cols, pitch = ("1", str(32 // source.element)) if source.layout == Layout.COLB else ("cols", "pitch")
+    return f"PlaceRows({output}Tile_[t_.{at}], {names.tensor(source.id)}, rows, {cols}, {pitch}, {output}Pitch_)"
 
 
 def _reduce(names: Names, instr: Instr) -> str:

@@ -90,17 +90,12 @@ def check_injective(nest: Nest, store: Store, facts: Facts) -> str | None:
     facts = _facts(box, facts)
     steps = [(s if nonnegative(s, facts) else mul(-1, s), size) for s, size in box.steps if size != 1]
     reach: Expr = 0
-    for stride, size in sorted(steps, key=lambda step: _sample(step[0])):
+    for stride, size in sorted(steps, key=lambda step: expr.sample(step[0])):
         if not less_equal(add(reach, 1), stride, facts):
             index = f"{store.param}[{index_to_text(store.strides, store.offset)}]"
             return f"{index} may write an element twice: stride {expr.to_str(stride)} is not proved to pass {reach}"
         reach = add(reach, mul(stride, add(size, -1)))
     return None
-
-
-def _sample(e: Expr) -> int:
-    """A value at large sizes, to guess which stride is greater; the guess is then proved or refused."""
-    return expr.evaluate(e, {s: 1009 + 2 * i for i, s in enumerate(sorted(expr.free_symbols(e)))})
 
 
 def check_disjoint(param: Param, a: tuple[Nest, Store], b: tuple[Nest, Store], facts: Facts) -> str | None:
@@ -114,7 +109,7 @@ def check_disjoint(param: Param, a: tuple[Nest, Store], b: tuple[Nest, Store], f
         pitch = mul(pitch, dim)
     for box in (first, second):
         pitches.update((stride, None) for stride, _ in box.steps)
-    wide = sorted((p for p in pitches if p != 1), key=lambda p: (-_sample(p), str(p)))
+    wide = sorted((p for p in pitches if p != 1), key=lambda p: (-expr.sample(p), str(p)))
     if _disjoint(first, second, tuple(p for p in wide if nonnegative(add(p, -1), facts)), facts):
         return None
     texts = [f"nest {n.name} {param.name}[{index_to_text(s.strides, s.offset)}]" for n, s in (a, b)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from torchair_autofuse.codegen.assembled import Assembled
 from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.codegen.op_host import op_host_cpp
 from torchair_autofuse.loop import expr
@@ -101,7 +102,12 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
     target.block_dim, target.ub_used = "block_dim", "ub_used"
     target.tiling_key, target.workspace_bytes = str(schedule.tiling_key), schedule.workspace_bytes
     for piece in schedule.parts or (schedule,):
-        _buffers(target, piece)
+        for nest in piece.nests:
+            _buffers(target, nest)
+        for y in Assembled(piece).outputs:
+            for name, copies in ((f"{y.name}Tile", 1), (y.name, 2)):
+                more = {"itemsize": y.dtype.itemsize, "copies": copies, "value": [y.name]}
+                target.buffer.add(name=f"{piece.prefix}{name}", layout="full", **more)
 
 
 def _buffers(target: Any, schedule: Schedule) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchair_autofuse.loop.ir import Axis, Kernel, Nest
 from torchair_autofuse.schedule import tiling as t
@@ -38,6 +38,7 @@ class Schedule:
     streamed: frozenset[str] = frozenset()  # names of the axes that passes over tiles reduce
     variants: tuple[Schedule, ...] = ()  # what this one chooses among by ``tiling_key``, a tiling value then
     parts: tuple[Schedule, ...] = ()  # a schedule per nest, which run one after the other
+    members: tuple[Schedule, ...] = ()  # the parts whose rows one tile puts together; it has no program of its own
     prefix: str = ""  # of the names of its tiling values, as one of several variants or parts
     tiling_key: int | str = 1
     shared: bool = False  # several cores share a block of kept work and exchange results through workspace
@@ -48,12 +49,19 @@ class Schedule:
 
     @property
     def pieces(self) -> tuple[Schedule, ...]:
-        """The schedules of one nest that it is made of."""
+        """What it chooses among, or runs one after the other: schedules of a class each in the kernel."""
         return self.variants or self.parts or (self,)
 
     def running(self, tiling: Mapping[str, int]) -> tuple[Schedule, ...]:
         """Those of its pieces that run at these tiling values."""
-        return (self.variants[tiling["tiling_key"] - 1],) if self.variants else self.pieces
+        if self.variants:
+            return (self.variants[tiling["tiling_key"] - 1],)
+        return tuple(p for p in self.pieces if not self.parts or tiling[f"{p.prefix}cores"] > 0)
+
+    @property
+    def nests(self) -> tuple[Schedule, ...]:
+        """The schedules of single nests of a piece: itself, or its members with their prefixes in full."""
+        return tuple(replace(m, prefix=self.prefix + m.prefix) for m in self.members) or (self,)
 
     @property
     def workspace_bytes(self) -> str:

@@ -15,12 +15,11 @@ from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.verify_memory import kernel_facts
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import apart, dense_from_offset
+from torchair_autofuse.schedule.access import BLOCK, apart, dense_from_offset
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import Tree
 
-_BLOCK = 32  # bytes
 _SPLIT_BY_ROWS = ("pointwise", "transpose", "row_resident")  # templates whose shares of rows can be set from outside
 
 
@@ -62,12 +61,12 @@ def groups(kernel: Kernel, parts: Sequence[Schedule]) -> list[Group] | Reason:
 def whole_blocks(run: Expr, itemsize: int) -> Tree:
     """The least number of runs of so many elements that fill whole 32-byte blocks (a power of two)."""
     if isinstance(run, int):
-        return _BLOCK // gcd(_BLOCK, run * itemsize)
+        return BLOCK // gcd(BLOCK, run * itemsize)
     size = t.mul(t.from_expr(run), itemsize)
-    found: Tree = _BLOCK // itemsize
+    found: Tree = BLOCK // itemsize
     block = 2 * itemsize
-    while block <= _BLOCK:
-        found = t.select(t.mod(size, block), found, _BLOCK // block)
+    while block <= BLOCK:
+        found = t.select(t.mod(size, block), found, BLOCK // block)
         block *= 2
     return found
 
@@ -129,7 +128,7 @@ def _run(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], ti
         if found is None:
             return None
         begins[k], phases[k], units[k] = found
-    order = sorted(members, key=lambda k: (max(_sample(b) for b in begins[k].values()), k))
+    order = sorted(members, key=lambda k: (max(expr.sample(b) for b in begins[k].values()), k))
     for name in tied:
         storing = [i for i, k in enumerate(order) if name in begins[k]]
         if storing != list(range(storing[0], storing[0] + len(storing))):
@@ -176,11 +175,6 @@ def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr
             return None
         return begins, 0, unit
     return begins, at[0][0], unit
-
-
-def _sample(e: Expr) -> int:
-    """A value at large sizes, to guess an order that is then proved."""
-    return expr.evaluate(e, {s: 1009 + 2 * i for i, s in enumerate(sorted(expr.free_symbols(e)))})
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from torchair_autofuse.loop import expr
@@ -12,6 +12,7 @@ from torchair_autofuse.loop.ir import Axis, Iota, Kernel, Load, Nest, Reduce, St
 from torchair_autofuse.loop.rewrite import map_strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.assembled import assemble, is_static
 from torchair_autofuse.schedule.program import LANES, Layout
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.seams import Group, groups
@@ -49,7 +50,7 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
     found = groups(kernel, parts)
     if isinstance(found, Reason):
         return found
-    return _Sequence(parts, found).schedule()
+    return _Sequence(kernel, parts, chip).schedule(found)
 
 
 def _with_columns(nest: Nest) -> Nest:
@@ -73,70 +74,110 @@ def _sizes(access: Load | Iota | Store) -> list[Expr]:
     return [access.offset, *(e for _, e in access.strides)]
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """A schedule among the others.
+
+    ``then``: where the next one begins: on the core "after" its last, on its "last" or its "first". ``optional``:
+    whether sizes decide if it runs. ``counts``: whether its bytes are not those of another piece too.
+    """
+
+    schedule: Schedule
+    then: str
+    optional: bool = False
+    counts: bool = True
+
+    def var(self, name: str) -> Var:
+        return Var(f"{self.schedule.prefix}{name}")
+
+    @property
+    def next(self) -> Tree:
+        if self.then == "first":
+            return self.var("first")
+        end = t.add(self.var("first"), self.var("cores"))
+        return t.sub(end, 1) if self.then == "last" else end
+
+
 class _Sequence:
     """Puts the tiling of all parts together."""
 
-    def __init__(self, parts: Sequence[Schedule], found: Sequence[Group]) -> None:
-        self._parts, self._groups = parts, found
+    def __init__(self, kernel: Kernel, parts: Sequence[Schedule], chip: Chip) -> None:
+        self._kernel, self._parts, self._chip = kernel, parts, chip
         self._steps: list[Let] = []
+        self._pieces: list[_Piece] = []
 
-    def schedule(self) -> Schedule:
-        order = [k for g in self._groups for k in g.parts]
-        prefix = {k: f"p{i}_" for i, k in enumerate(order)}
-        parts: dict[int, Schedule] = {}
-        for g in self._groups:
-            for k in g.parts:
-                self._let(f"{prefix[k]}bytes", _traffic(self._parts[k]))
-            for k, part in zip(g.parts, self._shares(g, prefix)):
-                parts[k] = replace(part, prefix=prefix[k], tiling_key=1)
-                self._steps += prefixed(replace(part, steps=_with_field(part.steps, "block_dim")), prefix[k])
-        made = [parts[k] for k in order]
-        self._launch(made, prefix)
-        return replace(made[0], template="sequence", steps=tuple(self._steps), prefix="", empty=(), parts=tuple(made))
+    def schedule(self, found: Sequence[Group]) -> Schedule:
+        for g in found:
+            self._add_group(g)
+        self._launch()
+        made = tuple(p.schedule for p in self._pieces)
+        templates = ["assembled"] if any(p.members for p in made) else []
+        templates += [] if all(p.members for p in made) else ["sequence"]
+        whole = replace(made[0], template=", ".join(templates), prefix="", empty=(), members=(), parts=made)
+        return replace(whole, steps=tuple(self._steps))
 
     def _let(self, name: str, value: Tree, *, field: bool = False) -> None:
         self._steps.append(Let(name, value, field))
 
-    def _shares(self, g: Group, prefix: Mapping[int, str]) -> list[Schedule]:
-        """The parts of a group with the shares of its cores."""
+    def _prefix(self) -> str:
+        return f"p{len(self._pieces)}_"
+
+    def _add_group(self, g: Group) -> None:
+        """The parts of a group, or their rows put together where that pays; both, if symbolic sizes decide."""
+        whole = assemble(self._kernel, self._parts, g, self._chip)
+        if whole is not None and is_static(whole):
+            sizes = {s.name: 1 for s in self._kernel.symbols}
+            if whole.tiling(sizes, self._chip.vector_cores, self._chip.ub_bytes)["active"] > 0:
+                self._add(whole, "after", Var(f"{self._prefix()}block_dim"))
+                return
+            whole = None
+        active = Var(f"{self._prefix()}active")
+        if whole is not None:
+            cores = t.select(active, Var(f"{self._prefix()}block_dim"), 0)
+            self._add(whole, "after", cores, optional=True, counts=False)
+        begin = len(self._pieces)
+        for i, part in enumerate(self._shares(g)):
+            last = i == len(g.parts) - 1
+            then = "after" if last else "last" if g.kind == "run" else "first"
+            alone = Var(f"p{begin + i}_block_dim")
+            self._add(part, then, t.select(active, 0, alone) if whole else alone, optional=whole is not None)
+
+    def _add(self, made: Schedule, then: str, cores: Tree, *, optional: bool = False, counts: bool = True) -> None:
+        made = replace(made, prefix=self._prefix(), tiling_key=1)
+        self._pieces.append(_Piece(made, then, optional, counts))
+        self._steps += prefixed(made, made.prefix)
+        self._let(f"{made.prefix}cores", cores, field=True)
+
+    def _shares(self, g: Group) -> list[Schedule]:
+        """The parts of a group with the shares of its cores. ``bytes`` are those that a part moves."""
         parts = [self._parts[k] for k in g.parts]
+        parts = [replace(p, steps=(Let("bytes", _traffic(p)), *p.steps)) for p in parts]
         if g.kind == "own":
             return parts
         if g.kind == "run":
             return [_run_share(*of) for of in zip(parts, g.phases, g.units)]
-        name = prefix[g.parts[0]]
-        total = t.add(*(Var(f"{prefix[k]}bytes") for k in g.parts))
-        wanted = t.minimum(Var("core_num"), t.maximum(t.floordiv(total, BYTES_PER_CORE), 1))
-        self._let(f"{name}outer", t.maximum(t.from_expr(g.rows), 1))
-        self._let(f"{name}owned", t.roundup(t.ceildiv(Var(f"{name}outer"), wanted), g.units[0]))
+        name = self._prefix()
+        total = t.floordiv(t.add(*(_traffic(p) for p in parts)), BYTES_PER_CORE)
+        self._let(f"{name}wanted_all", t.minimum(Var("core_num"), t.maximum(total, 1)))
+        outer = t.maximum(t.from_expr(g.rows), 1)
+        self._let(f"{name}owned", t.roundup(t.ceildiv(outer, Var(f"{name}wanted_all")), g.units[0]))
         return [_rows_share(part, t.mul(Var(f"{name}owned"), t.from_expr(i))) for part, i in zip(parts, g.inner)]
 
-    def _launch(self, parts: Sequence[Schedule], prefix: Mapping[int, str]) -> None:
-        """Which core begins each part, of how many in all.
-
-        A part begins on the core after the last of the part before it; at a seam inside a block on that same core.
-        """
-        blocks: list[Tree] = [Var(f"{p.prefix}block_dim") for p in parts]
-        traffic = t.floordiv(t.add(*(Var(f"{p.prefix}bytes") for p in parts)), BYTES_PER_CORE)
-        most = reduce(t.maximum, blocks)
-        spread = t.minimum(t.minimum(t.add(*blocks), traffic), Var("core_num"))
-        self._let("block_dim", t.maximum(most, spread), field=True)
+    def _launch(self) -> None:
+        """Which core begins each piece, of how many in all."""
+        cores: list[Tree] = [p.var("cores") for p in self._pieces]
+        traffic = t.floordiv(t.add(*(p.var("bytes") for p in self._pieces if p.counts)), BYTES_PER_CORE)
+        spread = t.minimum(t.minimum(t.add(*cores), traffic), Var("core_num"))
+        self._let("block_dim", t.maximum(reduce(t.maximum, cores), spread), field=True)
         at: Tree = 0
-        for g in self._groups:
-            for k in g.parts:
-                self._let(f"{prefix[k]}first", t.mod(at, Var("block_dim")), field=True)
-                at = Var(f"{prefix[k]}first")
-                cores = Var(f"{prefix[k]}block_dim")
-                if k == g.parts[-1]:
-                    at = t.add(at, cores)
-                elif g.kind == "run":
-                    at = t.sub(t.add(at, cores), 1)
-        used: list[Tree] = [Var(f"{p.prefix}ub_used") for p in parts]
+        for p in self._pieces:
+            self._let(p.var("first").name, t.mod(at, Var("block_dim")), field=True)
+            at = p.next
+        used: list[Tree] = []
+        for p in self._pieces:
+            held = p.var("ub_used")
+            used.append(t.select(p.var("cores"), held, 0) if p.optional else held)
         self._let("ub_used", reduce(t.maximum, used))
-
-
-def _with_field(steps: Sequence[Let], name: str) -> tuple[Let, ...]:
-    return tuple(replace(s, field=True) if s.name == name else s for s in steps)
 
 
 def _traffic(part: Schedule) -> Tree:
