@@ -133,7 +133,29 @@ def selected(table: Tensor, index: Tensor) -> Any:
     return table.index_select(0, index.abs()) + 1, torch.gather(table, 1, index.abs()[:, None]) * 2
 
 
+def normed(word: Tensor, position: Tensor, index: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+    x = word[index] + position[at.abs()]
+    return F.layer_norm(x, (24,), weight)
+
+
+def inner_dims(x: Tensor, i: Tensor, j: Tensor) -> Any:
+    """One dim between others, and two dims by tensors that broadcast."""
+    return torch.tanh(x[:, i]), x[:, i[:, None], j] * 2
+
+
 GATHER: tuple[Case, ...] = (
+    Case(
+        "embeddings, normed",
+        normed,
+        ((30, 24), (12, 24), ("B", "S"), ("S",), (24,)),
+        FLOATS,
+        fixed=((2, I64), (3, I32)),
+        kernels=2,
+        widths=True,
+    ),
+    Case(
+        "inner dims", inner_dims, (("B", 11, 10, 24), ("S",), (5,)), (F32, F16), fixed=((1, I64), (2, I64)), kernels=2
+    ),
     Case("embedding", embedding, ((30, 24), ("B", "S"), ("S", 24)), FLOATS, fixed=((1, I64),), widths=True),
     Case("embedding, i32", embedding, ((30, 24), ("B", "S"), ("S", 24)), fixed=((1, I32),)),
     Case("negative index", rows_by_index, ((30, 24), ("S",)), (F32, F16), fixed=((1, I64),)),

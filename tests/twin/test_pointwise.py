@@ -473,3 +473,12 @@ def test_special_values(text):
         runner(text).check(sizes, seed=seed, special=True)
     first = runner(text).kernel.inputs[0].name
     runner(text).check(sizes, {first: np.full(runner(text).shape(first, sizes), tiny)})
+
+
+def test_scratch_of_many_tiles():
+    """Tiles of one core use the same temporary buffer, in a kernel without other places."""
+    text = (
+        "kernel scratch(in x: f32[s0], out y: f32[s0]) where s0 = x.0\nnest n0 [a0: s0]\n  v: f32 = load x[a0]\n"
+        "  w: f32 = tanh(v)\n  store y[a0] = w\n"
+    )
+    check(text, [{"s0": 1500000}])

@@ -264,7 +264,7 @@ class _Writer:
         lines = [*q.indices(0), *q.copy_in(loads), *q.take(loads, "DeQue")]
         if not instrs:
             return lines
-        calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
+        calls = instructions(self.names, instrs, barrier_first=bool(self.slots or self.p.scratch))
         lines += counts(self.names, calls)
         lines += q.take(stores, "AllocTensor")
         lines += [*self._slot_tensors(instrs), *calls, "PipeBarrier<PIPE_V>();"]
@@ -273,7 +273,7 @@ class _Writer:
     def _compute(self) -> list[str]:
         q, instrs = self.queues, self.p.segments[1].instrs
         loads, stores = q.groups("in", 1), q.groups("out", 1)
-        calls = instructions(self.names, instrs, barrier_first=bool(self.slots))
+        calls = instructions(self.names, instrs, barrier_first=bool(self.slots or self.p.scratch))
         lines = ["const uint32_t fullCount = RoundUp(cols, kLanes);"] if self.flat else counts(self.names, calls)
         lines += [*q.take(loads, "DeQue"), *q.take(stores, "AllocTensor")]
         lines += [*self._slot_tensors(instrs), *calls]

@@ -9,14 +9,24 @@ from torchair_autofuse.dtypes import HALF_FLOATS
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Axis, Store
+from torchair_autofuse.loop.ir import Axis, Index, Store
 from torchair_autofuse.lower.builder import NestBuilder
 from torchair_autofuse.lower.domain import DimMap, Domain
 from torchair_autofuse.lower.finish import Lowered, finish
 from torchair_autofuse.lower.nests import nests_of
 from torchair_autofuse.lower.outputs import cluster_outputs, real_consumers
 from torchair_autofuse.lower.pieces import POINT, Key, Piece, pieces, restrict, strides
-from torchair_autofuse.lower.registry import RULES, Join, Margin, Rule, Val, Windows, compute_dtype, data_positions
+from torchair_autofuse.lower.registry import (
+    RULES,
+    Join,
+    Margin,
+    Rows,
+    Rule,
+    Val,
+    Windows,
+    compute_dtype,
+    data_positions,
+)
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 
@@ -119,6 +129,8 @@ class _Emission:
             self._join(node, moved)
         elif isinstance(moved, Margin):
             self._margin(node, moved)
+        elif isinstance(moved, Rows):
+            self._rows(node, moved)
         else:
             whole = self.domain.frames.get(node.name) or self.domain.maps[node.outputs[0]]
             if rule.kind == "reduce":
@@ -208,6 +220,25 @@ class _Emission:
             val = _at(table, piece.offsets) or self.builder.const(moved.value, compute_dtype(dtype))
             self._settle(ref, piece.key, val, RULES[node.type])
 
+    def _rows(self, node: Node, moved: Rows) -> None:
+        """Every piece of the result is one of the rows that a piece of the indices names."""
+        refs, ref = [node.inputs[i] for i in self.domain.reads(node)], node.outputs[0]
+        begin, count = moved.axes[0], len(moved.axes)
+        table = refs[0]
+        assert table is not None
+        shape = self._shape(table)
+        for piece in pieces(self.domain, self.domain.map_of(ref)):
+            end = len(piece.dims) - len(shape) + begin + count
+            indices = []
+            for at, numbers in zip(moved.axes, refs[1:]):
+                assert numbers is not None
+                sizes = self._shape(numbers)
+                strands = [s if d != 1 else POINT for d, s in zip(sizes, piece.dims[end - len(sizes) : end])]
+                row = self._load(numbers, Piece(piece.key, tuple(strands)))
+                indices.append(Index(row.name, expr.product(shape[at + 1 :]), shape[at], moved.wraps))
+            wide = Piece(piece.key, (*piece.dims[:begin], *[POINT] * count, *piece.dims[end:]))
+            self._settle(ref, piece.key, self._load(table, wide, indices=indices), RULES[node.type])
+
     def _table(self, node: Node, i: int) -> Table:
         """The pieces of an operand."""
         source = node.inputs[i]
@@ -238,7 +269,12 @@ class _Emission:
         return self._load(ref, piece)
 
     def _load(
-        self, ref: TensorRef, piece: Piece, starts: Sequence[Expr] | None = None, steps: Sequence[int] | None = None
+        self,
+        ref: TensorRef,
+        piece: Piece,
+        starts: Sequence[Expr] | None = None,
+        steps: Sequence[int] | None = None,
+        indices: Sequence[Index] = (),
     ) -> Val:
         """A piece of a tensor from outside, raised to its compute dtype."""
         dtype = self.graph.info(ref).dtype
@@ -248,7 +284,7 @@ class _Emission:
             return self.builder.const(known, compute_dtype(dtype))
         param = self.inputs.setdefault(ref, f"in{len(self.inputs)}")
         moves, offset = strides(piece, self._shape(ref), self.axis_of, starts, steps)
-        return self.builder.cast(self.builder.load(param, moves, offset, dtype), compute_dtype(dtype))
+        return self.builder.cast(self.builder.load(param, moves, offset, dtype, tuple(indices)), compute_dtype(dtype))
 
     def _settle(self, ref: TensorRef, key: Key, val: Val, rule: Rule) -> None:
         """Notes the value inside the cluster, and as stored, of a piece of a result: rounded where that is visible."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Cast, Const, Iota, Load, Pointwise, Reduce, Strides, Value
+from torchair_autofuse.loop.ir import Cast, Const, Index, Iota, Load, Pointwise, Reduce, Strides, Value
 from torchair_autofuse.loop.ops import COMBINERS, POINTWISE
 from torchair_autofuse.lower.registry import Emitter, Val
 
@@ -26,9 +26,11 @@ class NestBuilder(Emitter):
         self._reductions: dict[tuple[object, ...], tuple[Val, ...]] = {}
         self._exact: dict[str, DType] = {}  # f32 values known to be representable in a half type
 
-    def load(self, param: str, strides: Strides, offset: Expr, dtype: DType) -> Val:
-        key = ("load", param, strides, offset)
-        return self._share(key, dtype, lambda name: Load(name, param, strides, offset, dtype, origin=self.origin))
+    def load(self, param: str, strides: Strides, offset: Expr, dtype: DType, indices: tuple[Index, ...] = ()) -> Val:
+        key = ("load", param, strides, offset, indices)
+        return self._share(
+            key, dtype, lambda name: Load(name, param, strides, offset, dtype, indices, origin=self.origin)
+        )
 
     def op(self, name: str, *args: Val) -> Val:
         op = POINTWISE[name]

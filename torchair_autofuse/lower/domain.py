@@ -24,6 +24,7 @@ from torchair_autofuse.lower.registry import (
     Margin,
     Movement,
     Permute,
+    Rows,
     Rule,
     Windows,
     data_positions,
@@ -65,7 +66,7 @@ class Domain:
     def try_add(self, node: Node) -> Reason | None:
         """Adds ``node``; on refusal the domain is as before."""
         mark = self.mark()
-        reason = self._add(node) or self._reduces_parts()
+        reason = self._looks_up_inside(node) or self._add(node) or self._reduces_parts()
         if reason is not None:
             self.rollback(mark)
         return reason
@@ -76,6 +77,19 @@ class Domain:
             node = self.nodes[name]
             if RULES[node.type].kind == "reduce" and any(self.atoms.parts(a) is not None for a in self.reduced(node)):
                 return Reason("AF210", f"{name} reduces over an axis that another op of the cluster takes apart")
+        return None
+
+    def _looks_up_inside(self, node: Node) -> Reason | None:
+        """Refuses a lookup in, or by, what the cluster makes: rows are read from memory, and so are their numbers."""
+        readers = [c for ref in node.outputs for c, _ in self.graph.consumers.get(ref, ()) if c.name in self.nodes]
+        for other in (node, *readers):
+            if isinstance(self.movement(other), Rows):
+                refs = [r for r in (other.inputs[i] for i in self.reads(other)) if r is not None]
+                made = [r for r in refs if r.node in self.nodes or r.node == node.name]
+                if made:
+                    return Reason("AF210", f"{other.name} looks up rows, and {made[0]} is made in the same cluster")
+                if any(uniform_value(self.graph, r) is not None for r in refs[1:]):
+                    return Reason("AF218", f"{other.name} looks up rows by a tensor of one constant")
         return None
 
     def resolve(self, digits: Sequence[int]) -> Digits:
@@ -121,10 +135,13 @@ class Domain:
         return self.resolve([a for p in self.spec(node).reduced for a in self.frames[node.name][p]])
 
     def reads(self, node: Node) -> tuple[int, ...]:
-        """Positions of the inputs that ``node`` takes elements from: its data inputs but for empty parts of a join."""
+        """Positions of the inputs that ``node`` takes elements from: its data inputs but for empty parts of a join, and
+        the index of a slice."""
         positions = data_positions(node, RULES[node.type])
         if RULES[node.type].view != "move":
             return positions
+        if isinstance(self.movement(node), Windows):
+            return positions[:1]
         return tuple(i for i in positions if all(d != 0 for d in self._shape(node.inputs[i])))
 
     def share(self) -> None:
@@ -191,9 +208,14 @@ class Domain:
                 conflict = self._unify(need, self.maps[source], source)
                 if conflict is not None:
                     return conflict
-            elif not isinstance(self.movement(node), Windows):
+            elif not self._reads_apart(node, i):
                 self._note_outside(source, need)
         return None
+
+    def _reads_apart(self, node: Node, index: int) -> bool:
+        """Whether an input is read at other indices than its own axes: a window, or rows that are looked up."""
+        moved = self.movement(node)
+        return isinstance(moved, Windows) or (isinstance(moved, Rows) and index == 0)
 
     def _note_outside(self, source: TensorRef, need: DimMap) -> None:
         self.outside[source] = need
@@ -330,6 +352,8 @@ class Domain:
         moved = self.movement(node)
         if isinstance(moved, Join):
             return self._joined(node, moved, out_shape)
+        if isinstance(moved, Rows):
+            return self._rows(node, moved, out_shape)
         digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
         for i in data_positions(node, rule):
             ref = node.inputs[i]
@@ -350,6 +374,19 @@ class Domain:
                     digits[k + offset] = d
         if any(d is None for d in digits) and rule.kind == "pointwise":
             self._learn(node, rule, out_shape, digits)
+        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
+
+    def _rows(self, node: Node, moved: Rows, out_shape: tuple[Expr, ...]) -> DimMap:
+        """The map of looked-up rows; the axes of indices that are read already are those of their readers."""
+        digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
+        end = len(out_shape) - len(self._shape(node.inputs[0])) + moved.axes[-1] + 1  # of the dims of the indices
+        for i in self.reads(node)[1:]:
+            ref = node.inputs[i]
+            known = self.outside.get(ref, ()) if ref is not None else ()
+            for k, d in enumerate(known, end - len(known)):
+                taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
+                if d and digits[k] is None and not taken & self.atoms.closure(d):
+                    digits[k] = d
         return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
 
     def _framed(self, digits: Digits, before: Expr, size: Expr, after: Expr) -> Digits:
@@ -403,6 +440,13 @@ class Domain:
         out_map = self.maps[out_ref]
         if isinstance(moved, Permute):
             return tuple(out_map[moved.perm.index(k)] for k in range(len(out_map)))
+        if isinstance(moved, Rows):
+            begin, count = moved.axes[0], len(moved.axes)
+            end = len(out_map) - len(self._shape(node.inputs[0])) + begin + count
+            if index > 0:
+                taken = self._shape(out_ref)[begin:end]
+                return self._backward(RULES[node.type], self._shape(ref), taken, out_map[begin:end])
+            return (*out_map[:begin], *[()] * count, *out_map[end:])  # whichever row it is
         if isinstance(moved, Margin):
             sizes = self._shape(ref)
             inner = [self.atoms.cut(d, b, n) for d, b, n in zip(out_map, moved.before, sizes)]

@@ -72,7 +72,8 @@ _register("Transpose TransposeD", _transpose, (0,))
 
 
 # -- slices -----------------------------------------------------------------------------------------------------------
-def _one_window(call: Call, starts: dict[int, Expr], steps: dict[int, int], dropped: int | None = None) -> Windows:
+def one_window(call: Call, starts: dict[int, Expr], steps: dict[int, int], dropped: int | None = None) -> Windows:
+    """A slice: where it begins and its steps, per dim that does not start at 0 or has a step."""
     rank = range(call.rank(0))
     return Windows((tuple(starts.get(k, 0) for k in rank),), (tuple(steps.get(k, 1) for k in rank),), dropped)
 
@@ -83,30 +84,18 @@ def _strided_slice(call: Call, op: OpView) -> Movement:
     for at, begin, _, stride in slice_bounds(call):
         starts[at] = slice_start(begin, call.shape(0)[at])
         steps[at] = stride
-    return _one_window(call, starts, steps)
+    return one_window(call, starts, steps)
 
 
 def _slice(call: Call, op: OpView) -> Movement:
     offsets = tuple(call.int_list("offsets")) if call.node.type == "SliceD" else call.exprs(1)
     if not all(nonnegative(o) for o in offsets):
         raise Unknown("an offset that may be negative")
-    return _one_window(call, dict(enumerate(offsets)), {})
-
-
-def _select(call: Call, op: OpView) -> Movement:
-    """GatherV2 with one constant index: a slice of one element, without its dim for an index without dims."""
-    at = axis(call.int_scalar(2) if call.has(2) else 0, call.rank(0))
-    if int(call.attr("batch_dims", 0)) != 0:
-        raise Unknown("batch_dims is not 0")
-    index, size = call.int_scalar(1), call.shape(0)[at]
-    if not isinstance(size, int) or not -size <= index < size:
-        raise Unknown(f"index {index} may be out of range for a dim of {expr.to_str(size)}")
-    return _one_window(call, {at: index % size}, {}, at if call.rank(1) == 0 else None)
+    return one_window(call, dict(enumerate(offsets)), {})
 
 
 _register("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, (0,))
 _register("Slice SliceD", _slice, (0,))
-_register("GatherV2", _select, (0,))
 
 
 # -- splits -----------------------------------------------------------------------------------------------------------

@@ -143,7 +143,18 @@ class Margin:
     value: float | int | bool
 
 
-Movement = Union[Permute, Windows, Join, Margin]
+@dataclass(frozen=True)
+class Rows:
+    """Rows of input 0 along its dims ``axes`` (adjacent ones), looked up by the inputs after it, one per dim.
+
+    In place of those dims the result has what these inputs broadcast to. ``wraps``: negative values count from the end.
+    """
+
+    axes: tuple[int, ...]
+    wraps: bool
+
+
+Movement = Union[Permute, Windows, Join, Margin, Rows]
 """Where the elements of a view's result are in its operands."""
 
 Check = Callable[[OpView], "Reason | None"]

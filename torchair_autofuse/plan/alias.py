@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from torchair_autofuse.ge.catalogue import IN_PLACE, op_class
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower.domain import Domain
-from torchair_autofuse.lower.registry import RULES, Join, Margin, Windows, data_positions
+from torchair_autofuse.lower.registry import RULES, Join, Margin, Rows, Windows, data_positions
 from torchair_autofuse.messages import Reason
 
 SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
@@ -50,7 +50,8 @@ class Writes:
                 read = domain.operand_map(reader, i)
                 if isinstance(read, Reason):
                     return read
-                apart = isinstance(domain.movement(reader), (Windows, Join, Margin))  # other indices than the result's
+                other = (Windows, Join, Margin, Rows)  # at other indices than the result's
+                apart = isinstance(domain.movement(reader), other)
                 if apart or domain.flat(read) != domain.flat(domain.map_of(result)):  # resolved anew: axes may be split
                     text = f"{result} is written into {memory}, which {reader.name} reads through another index map"
                     return Reason("AF209", text)

@@ -32,7 +32,7 @@ class Context:
 _MOVE_PASSES = (
     *(("Concat", "concat"), ("Pack", "concat"), ("Pad", "concat"), ("Split", "split"), ("Unpack", "split")),
     *(("StridedSlice", "slice"), ("Slice", "slice")),
-    *(("Transpose", "transpose"), ("Gather", "gather")),
+    *(("Transpose", "transpose"), ("Gather", "gather"), ("IndexByTensor", "gather")),
 )
 
 
