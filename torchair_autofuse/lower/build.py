@@ -11,6 +11,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Index, Store
 from torchair_autofuse.lower.builder import NestBuilder
+from torchair_autofuse.lower.bundle import Bundle, Part, PartsBuilder
 from torchair_autofuse.lower.domain import DimMap, Domain
 from torchair_autofuse.lower.finish import Lowered, finish
 from torchair_autofuse.lower.nests import nests_of
@@ -131,13 +132,13 @@ class _Emission:
             self._margin(node, moved)
         elif isinstance(moved, Rows):
             self._rows(node, moved)
+        elif rule.kind == "reduce":
+            self._reduction(node, rule)
         else:
-            whole = self.domain.frames.get(node.name) or self.domain.maps[node.outputs[0]]
-            if rule.kind == "reduce":
-                self._set_reduction(self.domain.reduced(node))
-            for key in dict.fromkeys(p.key for p in pieces(self.domain, whole)):
-                for ref, val in zip(node.outputs, self._results(node, rule, key)):
-                    self._settle(ref, restrict(self.domain, key, self.domain.maps[ref]), val, rule)
+            ref = node.outputs[0]
+            for piece in pieces(self.domain, self.domain.map_of(ref)):
+                for made, val in zip(node.outputs, self._results(node, rule, piece.key)):
+                    self._settle(made, piece.key, val, rule)
 
     def stores(self, param: str, ref: TensorRef) -> list[Store]:
         """The stores of all pieces of a result."""
@@ -161,12 +162,34 @@ class _Emission:
         assert rule.emit is not None
         return rule.emit(self.builder, op_view(self.graph, node), args)
 
-    def _set_reduction(self, reduced: Sequence[int]) -> None:
-        """Tells the builder what is reduced over."""
-        axes = [self.axis_of[a] for a in reduced]
+    def _reduction(self, node: Node, rule: Rule) -> None:
+        """A reduction for every piece of what it keeps; over an axis of several parts, of all of them at once."""
+        spec, frame = self.domain.spec(node), self.domain.frames[node.name]
+        over = tuple(frame[p] for p in spec.reduced)
+        kept = tuple(d for p, d in enumerate(frame) if p not in spec.reduced)
+        reduced = pieces(self.domain, over)
+        parts = [self._part(p) for p in reduced]
+        view = op_view(self.graph, node)
+        assert rule.emit is not None
+        for key in dict.fromkeys(p.key for p in pieces(self.domain, kept)):
+            if len(parts) == 1:
+                self.builder.reduced, self.builder.reduced_size = parts[0].axes, parts[0].size
+                results = self._results(node, rule, key)
+            else:
+                args: list[Val | None] = [None] * len(node.inputs)
+                for i in data_positions(node, rule):
+                    args[i] = _bundled([self._operand(node, i, key | p.key) for p in reduced])
+                results = rule.emit(PartsBuilder(self.builder, parts), view, args)
+            for ref, val in zip(node.outputs, results):
+                for n, p in enumerate(reduced):
+                    one = val.parts[n] if isinstance(val, Bundle) else val
+                    self._settle(ref, restrict(self.domain, key | p.key, self.domain.maps[ref]), one, rule)
+
+    def _part(self, piece: Piece) -> Part:
+        """The axes, in loop order, and the elements of one part of what is reduced over."""
+        axes = [self.axis_of[atom] for strand in piece.dims for atom, _ in strand.steps]
         order = {a.name: i for i, a in enumerate(self.axis_of.values())}
-        self.builder.reduced = tuple(sorted((a.name for a in axes), key=order.__getitem__))
-        self.builder.reduced_size = expr.product(a.size for a in axes)
+        return Part(tuple(sorted((a.name for a in axes), key=order.__getitem__)), expr.product(a.size for a in axes))
 
     def _windows(self, node: Node, moved: Windows) -> None:
         """Every result of a slice or split is at other indices of the operand."""
@@ -316,6 +339,12 @@ class _Emission:
         shape = self.graph.info(ref).shape
         assert shape is not None
         return shape
+
+
+def _bundled(values: Sequence[Val]) -> Val:
+    """The values of all parts as one, or the value that they share."""
+    same = all(v == values[0] for v in values)
+    return values[0] if same else Bundle("", values[0].dtype, tuple(values))
 
 
 def _at(table: Table, first: Sequence[Expr]) -> Val | None:

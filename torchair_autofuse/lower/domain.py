@@ -72,11 +72,13 @@ class Domain:
         return reason
 
     def _reduces_parts(self) -> Reason | None:
-        """Refuses a reduction over an axis that is put together of parts."""
+        """Refuses a reduction over an axis whose parts cannot be one loop: they differ in size."""
         for name in self.frames if self.atoms.any_cut else ():
             node = self.nodes[name]
-            if RULES[node.type].kind == "reduce" and any(self.atoms.parts(a) is not None for a in self.reduced(node)):
-                return Reason("AF210", f"{name} reduces over an axis that another op of the cluster takes apart")
+            for atom in self.reduced(node) if RULES[node.type].kind == "reduce" else ():
+                sizes = [self.atoms.extent(p) for p in self.atoms.alternatives(atom)]
+                if not all(expr.equal(s, sizes[0]) for s in sizes):
+                    return Reason("AF210", f"{name} reduces over an axis that has parts of different sizes")
         return None
 
     def _looks_up_inside(self, node: Node) -> Reason | None:
