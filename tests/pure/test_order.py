@@ -164,9 +164,9 @@ def assert_blocks_have_one_owner(made, sizes):
         for axis, i in zip(axes, index):
             once &= (i == 0) | (axis.name in strides)
             at += strides.get(axis.name, 0) * i
-        order = np.argsort(at[once], kind="stable")
-        assert (at[once][order] == np.arange(np.prod([expr.evaluate(d, sizes) for d in param.dims]))).all(), store.param
-        blocks = np.stack([at[once] * param.dtype.itemsize // 32, owner[once]])
+        at = (at[once][:, None] + np.arange(store.lanes)).ravel()  # lanes are stored whole
+        assert (np.sort(at) == np.arange(np.prod([expr.evaluate(d, sizes) for d in param.dims]))).all(), store.param
+        blocks = np.stack([at * param.dtype.itemsize // 32, np.repeat(owner[once], store.lanes)])
         pairs = np.unique(blocks, axis=1)
         assert len(np.unique(pairs[0])) == pairs.shape[1], (store.param, sizes, values)
 
@@ -177,6 +177,29 @@ def test_transposed_outputs_have_one_owner_per_block(dtype, both):
     made = scheduled(transpose_text(dtype, both=both))
     for shape in itertools.product((1, 3, 16), (1, 7, 16, 33, 100, 256), (1, 8, 17, 64, 250)):
         assert_blocks_have_one_owner(made, dict(zip(("s0", "s1", "s2"), shape)))
+
+
+CHANNELS = """
+kernel channels(in x: f16[s0, s1, 3], out y: f16[s0, 3, s1], out z: f32[s0, s1, 3],
+  out w: f16[s1, 3]) where s0 = x.0, s1 = x.1
+nest n0 [a0: s0, a1: s1, a2: 3]
+  v0: f16 = load x[3*s1*a0 + 3*a1 + a2]
+  v1: f32 = cast(v0, rint)
+  k: f16 = const 1.0
+  store y[3*s1*a0 + s1*a2 + a1] = v0
+  store z[3*s1*a0 + 3*a1 + a2] = v1
+  store w[3*a1 + a2] = k
+"""
+
+
+def test_lanes_have_one_owner_per_block():
+    made = scheduled(CHANNELS)
+    assert made.template == "transpose" and [x.lanes for x in made.program.stores] == [1, 3, 3]
+    for shape in itertools.product((1, 3, 16, 50), (1, 7, 16, 33, 100, 4096)):
+        sizes = dict(zip(("s0", "s1"), shape))
+        assert_blocks_have_one_owner(made, sizes)
+        values = made.tiling(sizes, CHIP.vector_cores, CHIP.ub_bytes)
+        assert values["core_rows"] % 3 == 0 and values["tile_rows"] >= 3, "a tile has all rows of its lanes"
 
 
 @pytest.mark.parametrize("first", range(0, 200, 40))

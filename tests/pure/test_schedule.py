@@ -162,6 +162,7 @@ def ub_bytes(made, values):
     }  # fmt: skip
     copies = {b: group.num for group in made.plan.queues for b in group.bufs}
     total = sum(copies.get(s.queue, 1) * capacity[s.layout] * s.itemsize for s in made.plan.slots)
+    total += sum(table.bytes for table in made.plan.tables)
     scratch = made.program.scratch
     return total + (scratch * (capacity[Layout.FULL] + 256) + 512 if scratch else 0)
 

@@ -73,6 +73,47 @@ def test_sizes_known_at_compile_time():
         check(permutation_text(perm, "f32", sizes), [{}])
 
 
+@pytest.mark.parametrize("dtype", [*TYPES, "bool", "u8"])
+@pytest.mark.parametrize("width", [2, 3, 5, 7])
+@pytest.mark.parametrize("perm", [(0, 2, 1), (1, 0)])
+def test_channels(perm, width, dtype):
+    """Lines that are too short for copies: they are moved as runs of lanes, from the last axis and back to it."""
+    for last in (True, False):
+        sizes = [f"s{i}" for i in range(len(perm) - 2)]
+        sizes += ["s9", width] if last else [width, "s9"]
+        text = permutation_text(perm, dtype, sizes)
+        made = runner(text)
+        small = [i for i in made.schedule.program.instrs if i.form == "transpose"]
+        assert len(small) == 1 and small[0].table is not None
+        outer = [{"s0": n} for n in (1, 2, 9)] if len(perm) == 3 else [{}]
+        check(text, [{**o, "s9": n} for o in outer for n in (1, 7, 16, 100, 513, 5000)])
+
+
+def test_channels_in_and_out():
+    """Images with channels last and first; a slice of four channels; both orders stored; a bias per channel."""
+    text = """
+kernel images(in x: f16[s0, s1, 4], in y: f16[s0, 3, s1], in b: f32[3], out z: f16[s0, 3, s1], out w: f16[s0, s1, 3],
+  out m: bool[s0, s1, 3]) where s0 = x.0, s1 = x.1
+nest n0 [a0: s0, a1: s1, a2: 3]
+  v0: f16 = load x[4*s1*a0 + 4*a1 + a2 + 1]
+  v1: f16 = load y[3*s1*a0 + s1*a2 + a1]
+  v2: f32 = load b[a2]
+  v3: f32 = cast(v0, rint)
+  v4: f32 = cast(v1, rint)
+  v5: f32 = mul(v3, v2)
+  v6: f32 = add(v5, v4)
+  v7: f16 = cast(v6, rint)
+  v8: bool = gt(v6, v2)
+  store z[3*s1*a0 + s1*a2 + a1] = v7
+  store w[3*s1*a0 + 3*a1 + a2] = v7
+  store m[3*s1*a0 + 3*a1 + a2] = v8
+"""
+    check(text, sizes_of((1, 1), (2, 7), (3, 64), (8, 1000), (1, 50176), (70, 3), (0, 4), (4, 0)))
+    check(text, sizes_of((3, 70), (2, 513)), SOCS[1])
+    profile = runner(text).check({"s0": 8, "s1": 4096})
+    assert profile.dma_in <= 8 * 3 * 48 and profile.dma_out <= 8 * 3 * 48, "no copy per line"
+
+
 # ---- attention ------------------------------------------------------------------------------------------------------
 
 

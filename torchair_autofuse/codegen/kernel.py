@@ -84,6 +84,7 @@ _HELPERS = (
     "round", "load_rows", "store_rows", "transpose", "vary", "spread", "binary_op", "tile_binary", "tile_expand",
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
     "lookup", "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
+    "lanes_to_rows", "rows_to_lanes",
     "place_rows", "keep_lanes", "pack_rows",
 )  # fmt: skip
 _TILES = {Layout.FULL, Layout.TURNED}
@@ -162,7 +163,7 @@ class _Writer:
             "round": True,
             "load_rows": self.s.shared or (not self.flat and bool(_TILES & layouts["in"])),
             "store_rows": not self.flat and bool(_TILES & layouts["out"]),
-            "transpose": "transpose" in forms,
+            "transpose": any(i.form == "transpose" and i.table is None for i in self.p.instrs),
             "vary": bool(forms & {"tile", "expand"}),
             "spread": "brcb" in forms,
             "binary_op": "tile" in forms,
@@ -180,7 +181,9 @@ class _Writer:
             "make_offsets": any(table.layout is None for table in self.p.tables),
             "gather_lanes": any(table.layout is None and not table.back for table in self.p.tables),
             "gather_back": any(table.back for table in self.p.tables),
-            "interleave": "interleave" in forms,
+            "interleave": any(table.layout is not None for table in self.p.tables),
+            "lanes_to_rows": bool(forms & {"transpose"}) and any(t.layout is None for t in self.p.tables),
+            "rows_to_lanes": any(i.form == "transpose" and i.work >= 0 for i in self.p.instrs),
         }
         return [name for name, needed in wanted.items() if needed]
 

@@ -7,7 +7,9 @@ from torchair_autofuse.schedule.program import Instr, Layout, Table
 
 
 def call(names: Names, instr: Instr) -> str:
-    """A "pick" or "interleave" instruction without its semicolon."""
+    """An instruction on lanes without its semicolon."""
+    if instr.form == "transpose":
+        return _transpose(names, instr)
     bufs = names.schedule.program.bufs
     dst, count = bufs[instr.dst], COUNT[bufs[instr.dst].layout]
     tensors = ", ".join(names.tensor(b) for b in (instr.dst, *instr.srcs))
@@ -24,6 +26,17 @@ def call(names: Names, instr: Instr) -> str:
         rows, pitch = ("rows", "pitch") if tile else ("1", names.pitch(dst))
         return f"GatherBack<{width}>({tensors}, {table}, {instr.scalars[0]}, {rows}, {pitch})"
     return f"GatherLanes<{width}>({tensors}, {table}, {instr.scalars[0]}, {count})"
+
+
+def _transpose(names: Names, instr: Instr) -> str:
+    assert instr.table is not None
+    width, table = instr.table.width, f"table{names.schedule.plan.tables.index(instr.table)}_"
+    dst, src = (names.tensor(b, instr.view) for b in (instr.dst, *instr.srcs))
+    if instr.table.layout is None:
+        return f"LanesToRows<{width}>({dst}, {src}, {table}, rows, pitch)"
+    work = names.tensor(instr.work, instr.view)
+    more = f"{work}, {table}, {CAPACITY[instr.table.layout]}, pitch"
+    return f"RowsToLanes<{width}, {instr.table.entries}>({dst}, {src}, {more})"
 
 
 def members(tables: tuple[Table, ...]) -> list[str]:

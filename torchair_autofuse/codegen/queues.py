@@ -200,8 +200,11 @@ class Queues:
 
     def _run(self, transfer: Transfer) -> str:
         """Elements of one run in GM: all lanes, the last one up to its last member."""
+        layout = self._bufs[transfer.buf].layout
+        if layout == Layout.ROW and self._s.rows is not None and self._s.rows.name in dict(transfer.strides):
+            return f"(cols - 1) * {transfer.lanes} + rows"  # a lane per column, of which the tile has some rows
         short = transfer.lanes - transfer.span
-        return _times(_RUN[self._bufs[transfer.buf].layout], transfer.lanes) + (f" - {short}" if short else "")
+        return _times(_RUN[layout], transfer.lanes) + (f" - {short}" if short else "")
 
     def _filled(self, transfer: Transfer) -> list[str]:
         """Conditions under which there is something to copy."""
@@ -231,7 +234,7 @@ def _times(count: str, factor: int) -> str:
 
 def _factor(text: str) -> str:
     """A count as a factor of a product."""
-    return f"({text})" if " - " in text else text
+    return f"({text})" if " - " in text or " + " in text else text
 
 
 def _when(conditions: Sequence[str], *copy: str) -> list[str]:

@@ -54,6 +54,8 @@ def call(names: Names, instr: Instr) -> str:
     if instr.form == "brcb":
         count = "1" if dst.layout == Layout.ONEB else "rows"
         return f"Spread({names.tensor(instr.dst)}, {names.tensor(instr.srcs[0])}, {count})"
+    if instr.form in ("pick", "interleave") or instr.table is not None:
+        return lanes.call(names, instr)
     if instr.form == "transpose":
         source = bufs[instr.srcs[0]]
         tensors = f"{names.tensor(dst.id, instr.view)}, {names.tensor(source.id, instr.view)}"
@@ -69,8 +71,6 @@ def call(names: Names, instr: Instr) -> str:
         if instr.form == "expand":
             return f"TileExpand<{kinds}>({tensors}, {rows}, {pitch})"
         return f"TileBinary<{instr.api}Tile, {kinds}>({tensors}, {rows}, {pitch})"
-    if instr.form in ("pick", "interleave"):
-        return lanes.call(names, instr)
     if instr.form in ("reduce", "reduce_compact", "reduce_down"):
         return _reduce(names, instr)
     if instr.form in ("carry", "levels"):

@@ -12,6 +12,7 @@ from torchair_autofuse.loop.rewrite import merge_axes
 from torchair_autofuse.schedule.access import BLOCK
 from torchair_autofuse.schedule.lanes import MAX_LANE, picks
 from torchair_autofuse.schedule.program import Layout, layout_of, turns
+from torchair_autofuse.schedule.turn import lane_of
 
 _SYMBOL = 1009
 """What a symbol counts as where sizes are compared: most are large."""
@@ -23,10 +24,11 @@ _ENOUGH_ROWS = 32
 def orders(nest: Nest, reduced: frozenset[str] = frozenset(), seams: frozenset[str] = frozenset()) -> tuple[Nest, ...]:
     """``nest`` (canonical) with its axes in the orders that a template may take, the best first, merged again.
 
-    Best is where every copy runs along the columns of a tile, then: outputs that lie in the order of the axes (those in
-    ``seams`` have to) or in rows of whole blocks; the fewest axes; many rows; loads that are strided rather than
-    stores. A nest whose accesses all have its own order stays as it is. With reductions (over ``reduced``) nothing is
-    transposed in UB. The nest itself is the last where it is not among the best.
+    Best is where no copy has lines shorter than a block, and every one runs along the columns of a tile; then: outputs
+    that lie in the order of the axes (those in ``seams`` have to) or in rows of whole blocks; the fewest axes; many
+    rows; loads that are strided rather than stores. A nest whose accesses all have its own order stays as it is. With
+    reductions (over ``reduced``) nothing is transposed in UB. The nest itself is the last where it is not among the
+    best.
     """
     accesses = _accesses(nest)
     names = tuple(a.name for a in nest.axes)
@@ -39,8 +41,8 @@ def orders(nest: Nest, reduced: frozenset[str] = frozenset(), seams: frozenset[s
             continue
         moved = merge_axes(replace(nest, axes=tuple(nest.axis[n] for n in order)))
         rows = _hint(moved.axes[-2].size) if len(moved.axes) > 1 else _ENOUGH_ROWS
-        turned, sliced, strided = score
-        found.append(((turned, sliced, len(moved.axes), -min(rows, _ENOUGH_ROWS), strided, i), moved))
+        short, turned, sliced, strided = score
+        found.append(((short, turned, sliced, len(moved.axes), -min(rows, _ENOUGH_ROWS), strided, i), moved))
     best = [moved for _, moved in sorted(found, key=lambda x: x[0])]
     return tuple(dict.fromkeys([*best, nest]))
 
@@ -106,13 +108,14 @@ def _score(
     order: Sequence[str],
     reduced: frozenset[str],
     seams: frozenset[str],
-) -> tuple[int, int, int] | None:
-    """(Bytes per element that are rearranged in UB, outputs owned in slices, outputs strided), as far as strides tell.
+) -> tuple[int, int, int, int] | None:
+    """(Copies of lines shorter than a block, bytes per element that are rearranged in UB, outputs owned in slices,
+    outputs strided), as far as strides tell.
 
     None where a tile is known to be no copy of some tensor.
     """
     rows, cols = (order[-2] if len(order) > 1 else None), (order[-1] if order else None)
-    moved = sliced = strided = 0
+    short = moved = sliced = strided = 0
     for node in accesses:
         dtype = node.dtype if isinstance(node, Load) else nest.dtypes[node.value]
         steps: dict[str | None, int] = {a: _hint(s) for a, s in node.strides}
@@ -120,11 +123,15 @@ def _score(
         inner = rows if layout == Layout.COL else cols if layout != Layout.ONE else None
         if not reduced and turns(dict(node.strides), rows, cols):
             moved += dtype.itemsize
+            laned = lane_of(node.strides, nest.axis[order[-2]], order[-1], dtype, whole=isinstance(node, Store))
+            short += not laned and _hint(nest.axis[order[-2]].size) * dtype.itemsize < BLOCK
         elif inner is not None and steps.get(inner, 0) != 1:
             lane = abs(steps.get(inner, MAX_LANE + 1))  # more than the least of all: lines that lie in each other
             if lane != min(map(abs, steps.values())) or lane > MAX_LANE or not picks(dtype):
                 return None
             moved += lane * dtype.itemsize
+        elif layout == Layout.FULL and rows is not None:
+            short += _hint(nest.axis[order[-1]].size) * dtype.itemsize < BLOCK
         if isinstance(node, Store):
             ordered = _ordered(node, order)
             columns = [_hint(nest.axis[n].size) for n in order[-1:] if n in steps]
@@ -132,4 +139,4 @@ def _score(
             on_blocks = layout in (Layout.FULL, Layout.ROW) and all(n * dtype.itemsize % BLOCK == 0 for n in lines)
             sliced += not ordered and (node.param in seams or not on_blocks)
             strided += not ordered
-    return moved, sliced, strided
+    return short, moved, sliced, strided

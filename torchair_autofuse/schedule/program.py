@@ -118,7 +118,8 @@ class Instr:
     ``dst`` is -1) and "receive" (the parts of all cores combined by ``api``); the scalars of both number the result in
     workspace, of a sum of exponentials its maximum too, whose common value is the source then, "pick" (an element of
     every lane of a wide buffer: its byte in the lane with a ``table``, else GatherMask's pattern) and "interleave"
-    (narrow buffers, put side by side in ``work``, to a wide one by ``table``), "transpose" (FULL to TURNED or back),
+    (narrow buffers, put side by side in ``work``, to a wide one by ``table``), "transpose" (FULL to TURNED or back;
+    with a ``table``, to or from lanes of all rows),
     "place" (rows into the tile of an output: its name and the tiling value of its first column are the scalars; ``dst``
     is -1). ``view``: element type the buffers are reinterpreted to, "" for their own. ``scalars`` are printed after the
     sources. ``scratch``: bytes of temporary buffer per element. ``in_place``: the destination may be one of the

@@ -19,6 +19,7 @@ from torchair_autofuse.schedule.access import BLOCK, apart, dense_from_offset
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import Tree
+from torchair_autofuse.schedule.turn import stores_panels
 
 _SPLIT_BY_ROWS = ("pointwise", "transpose", "row_resident")  # templates whose shares of rows can be set from outside
 
@@ -104,6 +105,11 @@ def _columns(part: Schedule) -> list[tuple[str, Expr]]:
     return [(part.cols.name, true.get(part.cols.name, part.cols.size))] if part.cols is not None else []
 
 
+def _splits_by_rows(part: Schedule) -> bool:
+    """Whether a core may have any number of the part's rows."""
+    return part.template in _SPLIT_BY_ROWS and not stores_panels(part.program)
+
+
 def _in_order(part: Schedule, store: Transfer) -> bool:
     """Whether a store fills its output in the order of the part's axes."""
     strides = dict(store.strides)
@@ -145,7 +151,7 @@ def _run(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], ti
 def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr, Tree] | None:
     """(output -> offset of the run, phase, unit) of one part; None where it is not one run of each tied output."""
     rows, cols = _row_axes(part), _columns(part)
-    if part.template not in _SPLIT_BY_ROWS or (part.rows is None and rows):
+    if not _splits_by_rows(part) or (part.rows is None and rows):
         return None
     step: Expr = 1 if part.rows is None else _size(cols)  # elements between the places where a share may end
     single = part.rows is not None and _size(rows) == 1
@@ -182,7 +188,7 @@ def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr
 
 def _rows(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], tied: frozenset[str]) -> Group | None:
     """The group of parts that lie side by side in the same outer rows of their outputs, or None."""
-    if any(parts[k].template not in _SPLIT_BY_ROWS or parts[k].rows is None for k in members):
+    if any(not _splits_by_rows(parts[k]) or parts[k].rows is None for k in members):
         return None
     first = _row_axes(parts[members[0]])
     for stop in range(len(first), 0, -1):
