@@ -163,7 +163,7 @@ class Queues:
             params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
             row = f"{name}[row * {_times('pitch', buf.width)}]"
             lines = [
-                "for (uint32_t row = 0; row < rows; ++row) {",
+                "for (int64_t row = 0; row < rows; ++row) {",
                 f"    DataCopyPad({row}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});",
                 "}",
             ]

@@ -127,7 +127,7 @@ def _score(
             short += not laned and _hint(nest.axis[order[-2]].size) * dtype.itemsize < BLOCK
         elif inner is not None and steps.get(inner, 0) != 1:
             lane = abs(steps.get(inner, MAX_LANE + 1))  # more than the least of all: lines that lie in each other
-            if lane != min(map(abs, steps.values())) or lane > MAX_LANE or not picks(dtype):
+            if lane != min(map(abs, steps.values()), default=0) or lane > MAX_LANE or not picks(dtype):
                 return None
             moved += lane * dtype.itemsize
         elif layout == Layout.FULL and rows is not None:
