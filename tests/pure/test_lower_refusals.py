@@ -165,8 +165,8 @@ REFUSED = {
 # families with their own lowering, and what launches no vector work
 OTHER = words("""
 AsStrided BatchMatMul Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv2DTranspose Cumsum Data
-EmbeddingDenseGrad Gather GatherElements IndexByTensor MatMul MatMulV2 MaxPoolWithArgmaxV1 NetOutput RefData
-ResizeNearestNeighborV2 ReverseV2 ScatterElements Shape Sort TopKV2
+EmbeddingDenseGrad GatherElements MatMul MatMulV2 MaxPoolWithArgmaxV1 NetOutput RefData ResizeNearestNeighborV2
+ReverseV2 ScatterElements Shape Sort TopKV2
 """)
 
 

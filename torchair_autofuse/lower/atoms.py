@@ -121,6 +121,10 @@ class Atoms:
         self.undo.append(self._atoms.pop)
         return len(self._atoms) - 1
 
+    def axis(self, size: Expr) -> Digits:
+        """Digits of a dim that nothing is known of."""
+        return () if size == 1 else (self.new(size),)
+
     def joined(self, parts: Sequence[Digits]) -> Digits:
         """Digits of a dim that consists of ``parts``, in order."""
         if len(parts) == 1:
@@ -247,7 +251,7 @@ class Atoms:
         parts = self.parts(atom)
         if parts is None:
             sizes = (start, size, expr.add(total, expr.mul(-1, end)))
-            made = [() if s == 1 else (self.new(s),) for s in sizes]
+            made = [self.axis(s) for s in sizes]
             self._set_cut(atom, tuple(d for d, s in zip(made, sizes) if s != 0))
             return made[1]
         if len(parts) > MAX_PARTS:

@@ -12,8 +12,9 @@ from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Index, Store
 from torchair_autofuse.lower.builder import NestBuilder
 from torchair_autofuse.lower.bundle import Bundle, Part, PartsBuilder
-from torchair_autofuse.lower.domain import DimMap, Domain
+from torchair_autofuse.lower.domain import Domain
 from torchair_autofuse.lower.finish import Lowered, finish
+from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.nests import nests_of
 from torchair_autofuse.lower.outputs import cluster_outputs, real_consumers
 from torchair_autofuse.lower.pieces import POINT, Key, Piece, pieces, restrict, strides

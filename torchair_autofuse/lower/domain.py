@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.lower import index_maps
 from torchair_autofuse.lower.atoms import MAX_PARTS, Atoms, Digits
+from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.registry import (
     RULES,
     IndexSpec,
@@ -31,10 +32,6 @@ from torchair_autofuse.lower.registry import (
 )
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
-
-T = TypeVar("T")
-DimMap = tuple[Digits, ...]
-"""One tuple of atom ids per dim; a dim of size one, or one the value does not vary over, has none."""
 
 
 @dataclass
@@ -167,10 +164,10 @@ class Domain:
             return self._add_windows(node)
         return self._add_plain(node, rule)
 
-    def _place(self, node: Node, maps: Sequence[DimMap], frame: DimMap | None = None) -> None:
+    def _place(self, node: Node, results: Sequence[DimMap], frame: DimMap | None = None) -> None:
         """Notes the node and the maps of its outputs."""
         self.nodes[node.name] = node
-        self.maps.update(zip(node.outputs, maps))
+        self.maps.update(zip(node.outputs, results))
         if frame is not None:
             self.frames[node.name] = frame
 
@@ -236,17 +233,14 @@ class Domain:
         assert source is not None
         shape = self._shape(source)
         inside = source.node in self.nodes
-        known = self.maps[source] if inside else None
-        frame: DimMap = tuple(
-            () if d == 1 else known[k] if known is not None else (self.atoms.new(d),) for k, d in enumerate(shape)
-        )
-        maps: list[DimMap] = []
+        frame = self.maps[source] if inside else self._completed([None] * len(shape), shape)
+        results: list[DimMap] = []
         loose: Reason | None = None
         for ref, starts, steps in zip(node.outputs, moved.starts, moved.steps):
-            sizes = _with_dim(self._shape(ref), moved.dropped)
+            sizes = index_maps.with_dim(self._shape(ref), moved.dropped, 1)
             dims: list[Digits] = []
             for k, (digits, start, step, size) in enumerate(zip(frame, starts, steps, sizes)):
-                window = self._window(digits, shape[k], start, step, size)
+                window = index_maps.window(self.atoms, digits, shape[k], start, step, size)
                 if window is None:
                     every = "" if step == 1 else f", every {step}th,"
                     text = (
@@ -257,10 +251,10 @@ class Domain:
                     )
                     if inside:
                         return loose
-                    window = () if size == 1 else (self.atoms.new(size),)
+                    window = self.atoms.axis(size)
                 dims.append(window)
-            maps.append(_without_dim(dims, moved.dropped))
-        self._place(node, maps, frame)
+            results.append(index_maps.without_dim(dims, moved.dropped))
+        self._place(node, results, frame)
         if loose is not None:
             self._loose[node.name] = loose
             self.atoms.undo.append(lambda: self._loose.pop(node.name))
@@ -274,17 +268,6 @@ class Domain:
         if len(node.outputs) > 1:
             return self._widen(self.frames[node.name], source)
         return self._widen(self.maps[node.outputs[0]], node.outputs[0])
-
-    def _window(self, digits: Digits, total: Expr, start: Expr, step: int, size: Expr) -> Digits | None:
-        """The digits of every ``step``-th of the indices from ``start`` on, of a dim with ``digits``."""
-        if step == 1 or size == 1:
-            return self.atoms.cut(digits, start, size) if total != 1 else ()
-        if expr.quotient(total, step) is None or not isinstance(start, int):
-            return None
-        pair = self.atoms.tail(digits, step)
-        if pair is None or self.atoms.cut(pair[1], start % step, 1) is None:
-            return None
-        return self.atoms.cut(pair[0], start // step, size)
 
     def _add_reduction(self, node: Node, rule: Rule) -> Reason | None:
         spec = self.spec(node)
@@ -308,8 +291,8 @@ class Domain:
                     reason = self._fill(frame, spec, spec.inputs[i], known[source])
                     if reason is not None and known is self.maps:
                         return reason
-        whole = tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(frame, spec.dims))
-        self._place(node, [_part(whole, parts) for parts in spec.outputs], whole)
+        whole = self._completed(frame, spec.dims)
+        self._place(node, [index_maps.part_of(whole, parts) for parts in spec.outputs], whole)
         for ref, need in wanted:
             conflict = self._unify(need, self.maps[ref], ref)
             if conflict is not None:
@@ -325,7 +308,7 @@ class Domain:
             if not positions or all(frame[p] is not None for p in positions):
                 continue
             sizes = tuple(spec.dims[p] for p in positions)
-            groups = self._regroup((digits,), (expr.product(sizes),), sizes)
+            groups = index_maps.regrouped(self.atoms, (digits,), (expr.product(sizes),), sizes)
             if isinstance(groups, Reason):
                 return groups
             for p, group in zip(positions, groups):
@@ -353,7 +336,9 @@ class Domain:
     def _from_producers(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...]) -> DimMap | Reason:
         moved = self.movement(node)
         if isinstance(moved, Join):
-            return self._joined(node, moved, out_shape)
+            refs = [node.inputs[i] for i in self.reads(node)]
+            parts = [(self._shape(r), self.maps.get(r) if r is not None else None) for r in refs]
+            return self._completed(index_maps.joined(self.atoms, moved, parts, out_shape), out_shape)
         if isinstance(moved, Rows):
             return self._rows(node, moved, out_shape)
         digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
@@ -365,18 +350,19 @@ class Domain:
             if isinstance(moved, Permute):
                 return tuple(known[p] for p in moved.perm)
             if isinstance(moved, Margin):
-                return tuple(self._framed(d, *sizes) for d, *sizes in zip(known, moved.before, shape, moved.after))
+                return index_maps.framed(self.atoms, moved, shape, known)
             if rule.view == "reshape":
-                return self._regroup(known, shape, out_shape)
+                return index_maps.regrouped(self.atoms, known, shape, out_shape)
             offset = len(out_shape) - len(shape)
             for k, (dim, d) in enumerate(zip(shape, known)):
                 if dim != 1 and digits[k + offset] is None:
                     if not expr.equal(dim, out_shape[k + offset]):
-                        return _dims(ref, shape, out_shape)
+                        texts = f"{index_maps.shape_text(shape)} and {index_maps.shape_text(out_shape)}"
+                        return Reason("AF204", f"dims of {ref} {texts} are not known to be equal or one")
                     digits[k + offset] = d
         if any(d is None for d in digits) and rule.kind == "pointwise":
             self._learn(node, rule, out_shape, digits)
-        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
+        return self._completed(digits, out_shape)
 
     def _rows(self, node: Node, moved: Rows, out_shape: tuple[Expr, ...]) -> DimMap:
         """The map of looked-up rows; the axes of indices that are read already are those of their readers."""
@@ -389,31 +375,7 @@ class Domain:
                 taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
                 if d and digits[k] is None and not taken & self.atoms.closure(d):
                     digits[k] = d
-        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
-
-    def _framed(self, digits: Digits, before: Expr, size: Expr, after: Expr) -> Digits:
-        """A dim with margins; ``digits``: of the dim inside."""
-        sizes = ((before, None), (size, digits), (after, None))
-        parts = [d if d is not None else () if s == 1 else (self.atoms.new(s),) for s, d in sizes if s != 0]
-        return self.atoms.joined(parts)
-
-    def _joined(self, node: Node, moved: Join, out_shape: tuple[Expr, ...]) -> DimMap:
-        """The map of a concat whose parts may be known: their dims, and the axis made of theirs."""
-        digits: list[Digits | None] = [() if d == 1 else None for d in out_shape]
-        parts: list[Digits] = []
-        for i in self.reads(node):
-            ref = node.inputs[i]
-            assert ref is not None
-            shape = _with_dim(self._shape(ref), moved.axis if moved.added else None)
-            known = self.maps[ref] if ref.node in self.nodes else None
-            dims = None if known is None else _with_dim(known, moved.axis if moved.added else None, ())
-            size = shape[moved.axis]
-            parts.append(dims[moved.axis] if dims is not None else () if size == 1 else (self.atoms.new(size),))
-            for k, d in enumerate(dims or ()):
-                if k != moved.axis and digits[k] is None and shape[k] != 1:
-                    digits[k] = d
-        digits[moved.axis] = self.atoms.joined(parts)
-        return tuple(d if d is not None else (self.atoms.new(size),) for d, size in zip(digits, out_shape))
+        return self._completed(digits, out_shape)
 
     def _learn(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...], digits: list[Digits | None]) -> None:
         """Takes the axes of dims that no producer fixes from inputs that the cluster reads already."""
@@ -435,64 +397,29 @@ class Domain:
         if isinstance(moved, Windows):
             return self._loose.get(node.name, self.frames[node.name])
         if node.name in self.frames:
-            return _part(self.frames[node.name], self.spec(node).inputs[index])
+            return index_maps.part_of(self.frames[node.name], self.spec(node).inputs[index])
         ref = node.inputs[index]
         assert ref is not None
-        out_ref = node.outputs[0]
-        out_map = self.maps[out_ref]
+        shape, out_shape, out_map = self._shape(ref), self._shape(node.outputs[0]), self.maps[node.outputs[0]]
         if isinstance(moved, Permute):
-            return tuple(out_map[moved.perm.index(k)] for k in range(len(out_map)))
+            return index_maps.permuted_operand(moved, out_map)
         if isinstance(moved, Rows):
-            begin, count = moved.axes[0], len(moved.axes)
-            end = len(out_map) - len(self._shape(node.inputs[0])) + begin + count
-            if index > 0:
-                taken = self._shape(out_ref)[begin:end]
-                return self._backward(RULES[node.type], self._shape(ref), taken, out_map[begin:end])
-            return (*out_map[:begin], *[()] * count, *out_map[end:])  # whichever row it is
+            rank = len(self._shape(node.inputs[0]))
+            return index_maps.looked_up_operand(moved, index, shape, rank, out_shape, out_map)
+        found: DimMap | None
         if isinstance(moved, Margin):
-            sizes = self._shape(ref)
-            inner = [self.atoms.cut(d, b, n) for d, b, n in zip(out_map, moved.before, sizes)]
-            found = tuple(d for d in inner if d is not None)
-            if len(found) < len(inner):
-                return Reason("AF205", f"{node.name}: the axes of {out_ref} do not give its margins")
-            return found
-        if isinstance(moved, Join):
+            found = index_maps.framed_operand(self.atoms, moved, shape, out_map)
+        elif isinstance(moved, Join):
             number = data_positions(node, RULES[node.type]).index(index)
-            size = 1 if moved.added else self._shape(ref)[moved.axis]
-            start = moved.starts[number]
-            part = self.atoms.cut(out_map[moved.axis], start, size)
-            if part is None:
-                shape = _text(self._shape(out_ref))
-                return Reason("AF205", f"{node.name}: the axes of {out_ref} {shape} do not give the part of {ref}")
-            dims = [*out_map[: moved.axis], part, *out_map[moved.axis + 1 :]]
-            return _without_dim(dims, moved.axis if moved.added else None)
-        return self._backward(RULES[node.type], self._shape(ref), self._shape(out_ref), out_map)
-
-    def _backward(
-        self, rule: Rule, shape: tuple[Expr, ...], out_shape: tuple[Expr, ...], out_map: DimMap
-    ) -> DimMap | Reason:
-        """Map of an operand of ``shape`` given the map of the result."""
-        if rule.view == "reshape":
-            return self._regroup(out_map, out_shape, shape)
-        offset = len(out_shape) - len(shape)
-        if offset < 0:
-            return Reason("AF204", f"operand of rank {len(shape)} broadcast to rank {len(out_shape)}")
-        found: list[Digits] = []
-        for k, dim in enumerate(shape):
-            if dim == 1:
-                found.append(())
-            elif expr.equal(dim, out_shape[k + offset]):
-                found.append(out_map[k + offset])
-            else:
-                return Reason("AF204", f"dims {_text(shape)} and {_text(out_shape)} are not known to be equal or one")
-        return tuple(found)
-
-    def _regroup(self, known: DimMap, shape: tuple[Expr, ...], target: tuple[Expr, ...]) -> DimMap | Reason:
-        """The digits of a tensor of ``shape`` dealt out to the dims of ``target`` (same elements, row-major)."""
-        groups = self.atoms.regroup(self.flat(known), target)
-        if groups is None:
-            return Reason("AF205", f"reshape of {_text(shape)} to {_text(target)} has no common refinement of axes")
-        return groups
+            found = index_maps.joined_operand(self.atoms, moved, number, shape, out_map)
+        elif RULES[node.type].view == "reshape":
+            return index_maps.regrouped(self.atoms, out_map, out_shape, shape)
+        else:
+            return index_maps.broadcast_operand(shape, out_shape, out_map)
+        if found is None:
+            text = index_maps.shape_text(out_shape)
+            return Reason("AF205", f"{node.name}: the axes of its result {text} do not give the part that {ref} is")
+        return found
 
     def _unify(self, a: DimMap, b: DimMap, ref: TensorRef) -> Reason | None:
         """Makes two maps of one tensor the same, by splitting atoms or by sharing axes that never meet in a tensor."""
@@ -544,6 +471,10 @@ class Domain:
 
     # ---- helpers ------------------------------------------------------------------------------------------------
 
+    def _completed(self, digits: Sequence[Digits | None], shape: Sequence[Expr]) -> DimMap:
+        """A map with axes of their own for dims of which nothing is known."""
+        return tuple(d if d is not None else self.atoms.axis(size) for d, size in zip(digits, shape))
+
     def _resolved(self, dims: DimMap) -> DimMap:
         return tuple(self.resolve(d) for d in dims)
 
@@ -552,28 +483,3 @@ class Domain:
         shape = self.graph.info(ref).shape
         assert shape is not None, f"{ref} has no known shape"
         return shape
-
-
-def _part(frame: DimMap, parts: tuple[tuple[int, ...], ...]) -> DimMap:
-    """The map of a tensor whose dims are row-major products of dims of a frame."""
-    return tuple(tuple(a for p in positions for a in frame[p]) for positions in parts)
-
-
-def _with_dim(dims: Sequence[T], at: int | None, made: T | None = None) -> tuple[T, ...]:
-    """``dims`` with a dim of size one at ``at``; ``made`` is what stands for it."""
-    if at is None:
-        return tuple(dims)
-    one: T = 1 if made is None else made  # type: ignore[assignment]
-    return (*dims[:at], one, *dims[at:])
-
-
-def _without_dim(dims: Sequence[T], at: int | None) -> tuple[T, ...]:
-    return tuple(d for k, d in enumerate(dims) if k != at)
-
-
-def _text(shape: Sequence[Expr]) -> str:
-    return "[" + ", ".join(expr.to_str(d) for d in shape) + "]"
-
-
-def _dims(ref: TensorRef, shape: Sequence[Expr], out: Sequence[Expr]) -> Reason:
-    return Reason("AF204", f"dims of {ref} {_text(shape)} and {_text(out)} are not known to be equal or one")

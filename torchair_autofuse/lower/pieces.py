@@ -9,7 +9,8 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Strides
 from torchair_autofuse.lower.atoms import Strand
-from torchair_autofuse.lower.domain import DimMap, Domain
+from torchair_autofuse.lower.domain import Domain
+from torchair_autofuse.lower.index_maps import DimMap
 
 Key = frozenset[tuple[int, int]]
 """Which part of each cut atom: (atom, number of the part)."""
