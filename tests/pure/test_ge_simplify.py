@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from ge_build import GraphBuilder, captured
 
@@ -24,6 +25,15 @@ def _clean(build: Callable[[GraphBuilder, str], str], ref_inputs: tuple[int, ...
     return simplify(infer(b.read()), ref_inputs)
 
 
+def _split(b: GraphBuilder, x: str, axis: int, *sizes: int) -> list[str]:
+    first = b.op("SplitV", x, b.const(sizes), b.const(axis, I32), outputs=len(sizes))
+    return [f"{first.split(':')[0]}:{k}" for k in range(len(sizes))]
+
+
+def _turned(b: GraphBuilder, x: str) -> str:
+    return b.op("Transpose", x, b.const([1, 0]))
+
+
 GONE: dict[str, Callable[[GraphBuilder, str], str]] = {
     "identity": lambda b, x: b.op("Identity", x),
     "cast to the same dtype": lambda b, x: b.op("Cast", x, dst_type=0),
@@ -35,6 +45,12 @@ GONE: dict[str, Callable[[GraphBuilder, str], str]] = {
     "broadcast to the same shape": lambda b, x: b.op("BroadcastTo", x, b.const([2, -1])),
     "identity permutation": lambda b, x: b.op("Transpose", x, b.const([0, 1])),
     "whole slice": lambda b, x: b.op("StridedSliceV2", x, b.const([0]), b.const([9]), b.const([0]), b.const([1])),
+    "a transposition taken back": lambda b, x: _turned(b, _turned(b, x)),
+    "a transposition taken back, through a copy": lambda b, x: _turned(b, b.op("Identity", _turned(b, x))),
+    "four transpositions": lambda b, x: _turned(b, _turned(b, _turned(b, _turned(b, x)))),
+    "concat of one part": lambda b, x: b.op("ConcatV2", x, b.const(0, I32)),
+    "concat with empty parts": lambda b, x: b.op("ConcatV2", b.const(np.zeros((2, 0)), F32), x, b.const(1, I32)),
+    "concat of what was split": lambda b, x: b.op("ConcatV2", *_split(b, x, -1, 1, 2), b.const(1, I32)),
     "a chain of them": lambda b, x: b.op("Cast", b.op("Mul", b.op("Identity", x), b.const(1.0, F32)), dst_type=0),
 }
 STAYS: dict[str, Callable[[GraphBuilder, str], str]] = {
@@ -47,6 +63,15 @@ STAYS: dict[str, Callable[[GraphBuilder, str], str]] = {
     "narrowing cast": lambda b, x: b.op("Cast", x, dst_type=1),
     "reshape": lambda b, x: b.op("Reshape", x, b.const([3, 2])),
     "floor division by one": lambda b, x: b.op("FloorDiv", x, b.const(1.0, F32)),
+    "three transpositions": lambda b, x: _turned(b, _turned(b, _turned(b, x))),
+    "concat of the same part twice": lambda b, x: b.op("ConcatV2", x, x, b.const(0, I32)),
+    "concat of what was split, in another order": lambda b, x: b.op(
+        "ConcatV2", *_split(b, x, 1, 1, 2)[::-1], b.const(1, I32)
+    ),
+    "concat of what was split, along another axis": lambda b, x: b.op(
+        "ConcatV2", *_split(b, x, 0, 1, 1), b.const(1, I32)
+    ),
+    "concat of a part of what was split": lambda b, x: b.op("ConcatV2", *_split(b, x, 1, 1, 1, 1)[:2], b.const(1, I32)),
     "maximum with itself": lambda b, x: b.op("Maximum", x, x),
 }
 

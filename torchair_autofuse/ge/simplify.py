@@ -41,6 +41,7 @@ def simplify(graph: Graph, ref_inputs: Collection[int] = ()) -> Graph:
     for original in graph.nodes:
         node = _redirect(original, alias)
         target = None if node.name in graph.controlled else _same_as(node, graph, first)
+        target = None if target is None else tuple(alias.get(ref, ref) for ref in target)
         if target is not None and _may_replace(node, target, graph, wanted, taken, written):
             alias.update(zip(node.outputs, target))
             taken.update(t for t, o in zip(target, node.outputs) if o in wanted)
@@ -178,8 +179,61 @@ def _scaled_by_one(node: Node, graph: Graph) -> TensorRef | None:
 
 
 def _transpose(node: Node, graph: Graph) -> TensorRef | None:
-    perm = graph.info(node.inputs[1]).value if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    return node.inputs[0] if perm is not None and list(perm) == list(range(len(perm))) else None
+    """Of a permutation that changes nothing, or takes back the one before it."""
+    perm = _permutation(node, graph)
+    if perm is None:
+        return None
+    if perm == sorted(perm):
+        return node.inputs[0]
+    source = None if node.inputs[0] is None else graph.by_name[node.inputs[0].node]
+    before = None if source is None else _permutation(source, graph)
+    if source is None or before is None or source.name in graph.controlled:
+        return None
+    return source.inputs[0] if [before[p] for p in perm] == list(range(len(perm))) else None
+
+
+def _permutation(node: Node, graph: Graph) -> list[int] | None:
+    """The dims, counted from the front, that a transpose takes in order; None where they are not known."""
+    if node.type == "TransposeD":
+        perm = node.attrs.get("perm")
+    elif node.type == "Transpose" and len(node.inputs) > 1 and node.inputs[1] is not None:
+        perm = graph.info(node.inputs[1]).value
+    else:
+        return None
+    if not perm or not all(isinstance(p, int) for p in perm):
+        return None
+    return [p % len(perm) for p in perm]
+
+
+def _concat(node: Node, graph: Graph) -> TensorRef | None:
+    """Of one part and empty ones, or of all parts of a split in their order: the part, or what was split."""
+    parts = [ref for ref in node.inputs[:-1] if ref is not None and not _is_empty(ref, graph)]
+    out = graph.info(TensorRef(node.name, 0))
+    if not parts or out.shape is None or any(d == 0 for d in out.shape):
+        return None
+    source = graph.by_name[parts[0].node]
+    if len(parts) == 1:
+        found: TensorRef | None = parts[0]
+    elif source.type == "SplitV" and parts == list(source.outputs) and _same_axis(node, source, graph):
+        found = source.inputs[0]
+    else:
+        return None
+    info = graph.info(found) if found is not None else None
+    same = info is not None and info.shape is not None and len(info.shape) == len(out.shape)
+    return found if same and info is not None and info.dtype == out.dtype else None
+
+
+def _is_empty(ref: TensorRef, graph: Graph) -> bool:
+    shape = graph.info(ref).shape
+    return shape is not None and any(d == 0 for d in shape)
+
+
+def _same_axis(concat: Node, split: Node, graph: Graph) -> bool:
+    """Whether a ConcatV2 and a SplitV go along one known axis."""
+    shape = graph.info(TensorRef(concat.name, 0)).shape
+    axes = [graph.info(n.inputs[-1]).value if n.inputs and n.inputs[-1] is not None else None for n in (concat, split)]
+    known = [a[0] for a in axes if a and isinstance(a[0], int)]
+    return shape is not None and len(known) == 2 and known[0] % len(shape) == known[1] % len(shape)
 
 
 _SHAPE_ONLY = (
@@ -195,6 +249,8 @@ _RULES: dict[str, Callable[[Node, Graph], TensorRef | None]] = {
     "Div": _over_one,
     "Muls": _scaled_by_one,
     "Transpose": _transpose,
+    "TransposeD": _transpose,
+    "ConcatV2": _concat,
     **dict.fromkeys(_SHAPE_ONLY, _same_tensor),
 }
 
