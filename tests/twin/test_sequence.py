@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from concat_kernels import concat_text
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kernel_runner import check, runner, scheduled
 
 from torchair_autofuse.messages import Reason
@@ -234,6 +236,20 @@ def test_reduced_and_kept_parts_in_rows_put_together(body):
     check(text, rows(1, 47, 1000))
 
 
+def test_more_outputs_than_a_queue_has_buffers():
+    """A part that is kept beside each of five that are put together: six tiles, stored through one queue."""
+    text = concat_text(["s0", 0], 1, [33, 15, 17, 1, 5], bodies=("keep",))
+    assert scheduled(text).template == "assembled"
+    check(text, rows(1, 47, 1000))
+
+
+def test_outputs_that_ask_for_different_shares():
+    """A part at an odd offset of one output that fills another output from its start is computed for each."""
+    text = concat_text([0], 0, ["s0", "s1"], bodies=("keep",))
+    assert len(scheduled(text).parts) == 4
+    check(text, [{"s0": a, "s1": b} for a, b in ((1, 1), (0, 9), (1001, 40001), (33, 70000))])
+
+
 COLUMN = """
 kernel column(in x: f32[s0, 8], in c: f32[s0], in o: f32[1], out y: f32[s0, 5]) where s0 = x.0
 nest n0 [a0: s0, a1: 3]
@@ -281,16 +297,7 @@ def test_aligned_parts_are_copied_in_large_tiles():
     assert profile.gm_read_bytes == profile.gm_written_bytes == 48 * 64 * 224 * 2
 
 
-def test_parts_use_different_cores():
-    """Small parts, of one core each, run side by side."""
-    made = runner(concat_text([0, 1024], 0, [8] * 6))
-    profile = made.check({})
-    assert profile.block_dim == 48
-
-
-# ---- refusals -------------------------------------------------------------------------------------------------------
-
-INTERLEAVED = """
+UNLIKE = """
 kernel k(in a: f16[s0, s1], in b: f16[s1], out y: f16[s0, s1], out z: f16[s0, 2*s1]) where s0 = a.0, s1 = a.1
 nest n0 [a0: s0, a1: s1]
   v: f16 = load a[s1*a0 + a1]
@@ -302,14 +309,70 @@ nest n1 [a0: s1, a1: s0]
 """
 
 
-def test_parts_take_the_order_of_what_they_share():
-    check(INTERLEAVED, [{"s0": r, "s1": w} for r, w in ((1, 1), (3, 5), (100, 17), (333, 64), (7, 1000))])
+@pytest.mark.parametrize("turned", [False, True])
+def test_parts_with_axes_in_unlike_orders(turned):
+    text = UNLIKE
+    if turned:  # the second part also stores an output in its own order
+        text = text.replace(", out z", ", out w: f16[s1, s0], out z") + "  store w[s0*a0 + a1] = v\n"
+    check(text, [{"s0": r, "s1": w} for r, w in ((1, 1), (3, 5), (100, 17), (333, 64), (7, 1000), (7, 0))])
 
 
-def test_parts_in_unlike_orders_are_refused():
-    text = INTERLEAVED.replace(", out z", ", out w: f16[s1, s0], out z") + "  store w[s0*a0 + a1] = v\n"
-    made = scheduled(text)
-    assert isinstance(made, Reason) and made.code == "AF210" and "z" in made.text, made
+def test_parts_use_different_cores():
+    """Small parts, of one core each, run side by side."""
+    made = runner(concat_text([0, 1024], 0, [8] * 6))
+    profile = made.check({})
+    assert profile.block_dim == 48
+
+
+# ---- random ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def concats(draw):
+    """(text, sizes of s0, s1, s2) of concats of up to five parts, along any of up to three axes."""
+    rank = draw(st.integers(1, 3))
+    axis = draw(st.integers(0, rank - 1))
+    fixed = st.sampled_from((1, 2, 3, 8, 16, 17, 31, 33, 64, 100, 255))
+    dims = [draw(st.one_of(st.just("s0"), fixed)) for _ in range(rank)]
+    parts = draw(st.lists(st.one_of(st.sampled_from(("s1", "s2", 1, 5)), fixed), min_size=2, max_size=5))
+    dtype = draw(st.sampled_from(("f16", "f32", "bf16", "i32", "bool")))
+    last = parts if axis == rank - 1 else dims[-1:]  # sizes of what a softmax reduces
+    floats = ("softmax",) if "f" in dtype and all(isinstance(n, int) for n in last) else ()
+    kinds = st.sampled_from(("copy", "neg", "bias", "fill", "keep", *floats))
+    bodies = draw(st.lists(kinds, min_size=1, max_size=3))
+    text = concat_text(dims, axis, parts, dtype, bodies=bodies, outputs=draw(st.integers(1, 2)))
+    small = st.sampled_from((0, 1, 2, 7, 16, 33, 100, 1000))
+    sizes = draw(st.lists(st.tuples(small, small, small), min_size=3, max_size=3))
+    return text, [dict(zip(("s0", "s1", "s2"), s)) for s in sizes]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(concats())
+def test_random_concats(kernel):
+    check(*kernel)
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+SHEARED = """
+kernel k(in a: f16[s2], in b: f16[s0, s1], in c: f16[s1], out y: f16[s0*s1 + s2]) where s0 = b.0, s1 = b.1, s2 = a.0
+nest n0 [a0: s2]
+  v: f16 = load a[a0]
+  store y[a0] = v
+nest n1 [a0: s0, a1: s1]
+  v: f16 = load b[s1*a0 + a1]
+  w: f32 = cast(v, rint)
+  c: f16 = load c[a1]
+  d: f32 = cast(c, rint)
+  e: f32 = add(w, d)
+  f: f16 = cast(e, rint)
+  store y[s1*a0 + a1 + s2] = f
+"""
+
+
+def test_rows_at_an_offset_that_is_no_multiple_of_them_are_refused():
+    made = scheduled(SHEARED)
+    assert isinstance(made, Reason) and made.code == "AF210" and "block of y" in made.text, made
 
 
 def test_too_many_parts_are_refused():

@@ -47,19 +47,19 @@ class Assembled:
         return f"{self.s.rows.size} rows of {len(self.s.members)} parts put together, t_.tile_rows at a time"
 
     def ub_text(self) -> str:
-        return "t_.in_bytes twice, t_.work_bytes, and per output a tile of the parts and two of what is stored"
+        return "t_.in_bytes and t_.out_bytes twice, t_.work_bytes, and a tile of all parts per output"
 
     # ---- members --------------------------------------------------------------------------------------------------
 
     def members(self) -> list[str]:
         lines = [f"GlobalTensor<{p.dtype.cpp}> {p.name}Gm_;" for p in self.used()]
         lines += ["TQue<TPosition::VECIN, 1> inQueue_;"] if self._loads else []
+        lines += ["TQue<TPosition::VECOUT, 1> outQueue_;"]
         lines += ["TBuf<TPosition::VECCALC> workBuf_;"] if self._works else []
         for y in self.outputs:
             lines += [
                 f"TBuf<TPosition::VECCALC> {y.name}TileBuf_;",
                 f"TBuf<TPosition::VECCALC> {y.name}KeepBuf_;",
-                f"TQue<TPosition::VECOUT, 1> {y.name}Queue_;",
                 f"LocalTensor<{y.dtype.cpp}> {y.name}Tile_;  // rows of all parts, each from a 32-byte block on",
                 f"LocalTensor<uint8_t> {y.name}Keep_;  // a bit per element of such a row: not a pad",
                 f"uint32_t {y.name}Pitch_ = 0;",
@@ -69,12 +69,12 @@ class Assembled:
     def init(self) -> list[str]:
         lines = [f"{p.name}Gm_.SetGlobalBuffer((__gm__ {p.dtype.cpp}*){p.name});" for p in self.used()]
         lines += ["pipe_->InitBuffer(inQueue_, 2, t_.in_bytes);"] if self._loads else []
+        lines += ["pipe_->InitBuffer(outQueue_, 2, t_.out_bytes);"]
         lines += ["pipe_->InitBuffer(workBuf_, t_.work_bytes);"] if self._works else []
         for y in self.outputs:
             lines += [
                 f"pipe_->InitBuffer({y.name}TileBuf_, t_.{y.name}_tile);",
                 f"pipe_->InitBuffer({y.name}KeepBuf_, t_.{y.name}_keep);",
-                f"pipe_->InitBuffer({y.name}Queue_, 2, t_.{y.name}_out);",
                 f"{y.name}Tile_ = {y.name}TileBuf_.Get<{y.dtype.cpp}>();",
                 f"{y.name}Keep_ = {y.name}KeepBuf_.Get<uint8_t>();",
                 f"{y.name}Pitch_ = t_.{y.name}_pitch;",
@@ -107,18 +107,30 @@ class Assembled:
             "for (int64_t r = rowBegin; r < rowEnd; r += t_.tile_rows) {",
             "    const uint32_t rows = Lesser(t_.tile_rows, rowEnd - r);",
             *(f"    {line}" for line in tile),
-            "    Pack(rows);",
-            "    CopyOut(r, rows);",
+            *(f"    {line}" for line in self._stores()),
             "}",
         ]
 
+    def _stores(self) -> list[str]:
+        """Calls that store the tiles of all outputs; an output may have no columns where all its parts are symbolic."""
+        lines = []
+        for j, y in enumerate(self.outputs):
+            calls = [f"Pack{j}(rows);", f"CopyOut{j}(r, rows);"]
+            of = [
+                m
+                for m in self.s.members
+                if any(i.scalars[:1] == (y.name,) for i in m.program.instrs if i.form == "place")
+            ]
+            filled = any(m.cols is None or isinstance(m.cols.size, int) for m in of)
+            lines += calls if filled else [f"if (t_.{y.name}_cols > 0) {{", *(f"    {c}" for c in calls), "}"]
+        return lines
+
     def functions(self) -> list[Function]:
         found = [f for k in range(len(self.s.members)) for f in self._member(k)]
-        return [
-            *found,
-            Function("Pack", "uint32_t rows", self._pack()),
-            Function("CopyOut", "int64_t r, uint32_t rows", self._copy_out()),
-        ]
+        for j, y in enumerate(self.outputs):
+            found.append(Function(f"Pack{j}", "uint32_t rows", self._pack(y)))
+            found.append(Function(f"CopyOut{j}", "int64_t r, uint32_t rows", self._copy_out(y)))
+        return found
 
     def _member(self, k: int) -> list[Function]:
         m, names = self.s.members[k], self._names[k]
@@ -129,28 +141,21 @@ class Assembled:
         copy = [Function(f"CopyIn{k}", TILE_ARGS, q.copy_in(loads), prefix=m.prefix)] if loads else []
         return [*copy, Function(f"Compute{k}", "uint32_t rows, uint32_t cols, uint32_t pitch", body, prefix=m.prefix)]
 
-    def _pack(self) -> list[str]:
-        lines = ["PipeBarrier<PIPE_V>();"]
-        for y in self.outputs:
-            packed = f"{y.name}, {y.name}Tile_, {y.name}Keep_, rows, {y.name}Pitch_"
-            lines += [
-                f"LocalTensor<{y.dtype.cpp}> {y.name} = {y.name}Queue_.AllocTensor<{y.dtype.cpp}>();",
-                f"PackRows<{_BITS[y.dtype.itemsize]}>({packed});",
-                f"{y.name}Queue_.EnQue({y.name});",
-            ]
-        return lines
+    def _pack(self, y: Param) -> list[str]:
+        return [
+            "PipeBarrier<PIPE_V>();",
+            f"LocalTensor<{y.dtype.cpp}> {y.name} = outQueue_.AllocTensor<{y.dtype.cpp}>();",
+            f"PackRows<{_BITS[y.dtype.itemsize]}>({y.name}, {y.name}Tile_, {y.name}Keep_, rows, {y.name}Pitch_);",
+            f"outQueue_.EnQue({y.name});",
+        ]
 
-    def _copy_out(self) -> list[str]:
-        lines = []
-        for y in self.outputs:
-            size = f"rows * t_.{y.name}_cols"
-            params = f"DataCopyExtParams(1, static_cast<uint32_t>({size} * sizeof({y.dtype.cpp})), 0, 0, 0)"
-            lines += [
-                f"LocalTensor<{y.dtype.cpp}> {y.name} = {y.name}Queue_.DeQue<{y.dtype.cpp}>();",
-                f"DataCopyPad({y.name}Gm_[r * t_.{y.name}_cols], {y.name}, {params});",
-                f"{y.name}Queue_.FreeTensor({y.name});",
-            ]
-        return lines
+    def _copy_out(self, y: Param) -> list[str]:
+        size = f"static_cast<uint32_t>(rows * t_.{y.name}_cols * sizeof({y.dtype.cpp}))"
+        return [
+            f"LocalTensor<{y.dtype.cpp}> {y.name} = outQueue_.DeQue<{y.dtype.cpp}>();",
+            f"DataCopyPad({y.name}Gm_[r * t_.{y.name}_cols], {y.name}, DataCopyExtParams(1, {size}, 0, 0, 0));",
+            f"outQueue_.FreeTensor({y.name});",
+        ]
 
 
 def _working(member: Schedule, names: Names) -> list[str]:

@@ -105,9 +105,8 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
         for nest in piece.nests:
             _buffers(target, nest)
         for y in Assembled(piece).outputs:
-            for name, copies in ((f"{y.name}Tile", 1), (y.name, 2)):
-                more = {"itemsize": y.dtype.itemsize, "copies": copies, "value": [y.name]}
-                target.buffer.add(name=f"{piece.prefix}{name}", layout="full", **more)
+            name = f"{piece.prefix}{y.name}Tile"
+            target.buffer.add(name=name, layout="full", itemsize=y.dtype.itemsize, copies=1, value=[y.name])
 
 
 def _buffers(target: Any, schedule: Schedule) -> None:

@@ -26,6 +26,7 @@ from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import Slot, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
 
+_MOST_OUTPUTS = 24  # two buffers each, of 64 that a kernel may have
 _SHORT = 512  # bytes; a run that is off the blocks and longer than this costs little more than one that is on them
 
 
@@ -66,7 +67,7 @@ def assemble(kernel: Kernel, parts: Sequence[Schedule], group: Group, chip: Chip
     if any(p.outer or p.empty for p in chosen):
         return None
     places = _places(kernel, chosen)
-    if places is None:
+    if places is None or len({p.param for p in places}) > _MOST_OUTPUTS:
         return None
     made = [m for m in (_member(kernel, p, chip) for p in chosen) if m is not None]
     if len(made) < len(chosen):
@@ -173,12 +174,12 @@ class _Steps:
             self._let(f"{m.prefix}pitch", t.roundup(cols, m.align), field=True)
             moved.append(t.mul(cols, sum(b.itemsize for b in in_buffers(m) if b.layout != Layout.ROW)))
         self._let("bytes", t.mul(Var("rows_work"), t.add(*moved)))
-        for name in self._outputs:
+        for name in self._outputs:  # an output without columns has a tile all the same
             at: Tree = 0
             for p in (p for p in self._places if p.param == name):
                 self._let(f"m{p.part}_at{p.index}", at, field=True)
                 at = t.add(Var(f"m{p.part}_at{p.index}"), t.roundup(t.from_expr(p.cols), BLOCK // self._itemsize[name]))
-            self._let(f"{name}_pitch", at, field=True)
+            self._let(f"{name}_pitch", t.maximum(at, BLOCK // self._itemsize[name]), field=True)
             self._let(
                 f"{name}_cols", t.from_expr(expr.add(*(p.cols for p in self._places if p.param == name))), field=True
             )
@@ -196,7 +197,8 @@ class _Steps:
         row = t.add(
             t.mul(2, _most([a for a, _ in rows])),
             _most([b for _, b in rows]),
-            *(t.mul(t.add(pitch, t.mul(cols, 2)), size) for size, pitch, cols in tiles),
+            t.mul(2, _most([t.mul(cols, size) for size, _, cols in tiles])),
+            *(t.mul(pitch, size) for size, pitch, _ in tiles),
         )
         unit = self._group.units[0]
         spare = t.sub(Var("ub_bytes"), self._chip.ub_reserved_bytes)
@@ -225,16 +227,18 @@ class _Steps:
         ins, works = zip(*(self._held(m) for m in self._members))
         self._let("in_bytes", _most(ins), field=True)
         self._let("work_bytes", _most(works), field=True)
-        used: list[Tree] = [t.mul(Var("in_bytes"), 2), Var("work_bytes")]
+        outs = [(y, t.maximum(Var(f"{y}_cols"), 1)) for y in self._outputs]
+        self._let("out_bytes", _most([self._tile(y, cols) for y, cols in outs]), field=True)
+        used: list[Tree] = [t.mul(t.add(Var("in_bytes"), Var("out_bytes")), 2), Var("work_bytes")]
         for y in self._outputs:
-            size = self._itemsize[y]
-            for name, per_row, copies in (("tile", f"{y}_pitch", 1), ("out", f"{y}_cols", 2)):
-                elements = t.roundup(t.mul(Var("tile_rows"), Var(per_row)), LANES)
-                self._let(f"{y}_{name}", t.mul(elements, size), field=True)
-                used.append(t.mul(Var(f"{y}_{name}"), copies))
+            self._let(f"{y}_tile", self._tile(y, Var(f"{y}_pitch")), field=True)
             self._let(f"{y}_keep", t.roundup(t.floordiv(Var(f"{y}_pitch"), 8), BLOCK), field=True)
-            used.append(Var(f"{y}_keep"))
+            used += [Var(f"{y}_tile"), Var(f"{y}_keep")]
         self._let("ub_used", t.add(*used))
+
+    def _tile(self, output: str, per_row: Tree) -> Tree:
+        """Bytes of a tile of an output with so many elements per row."""
+        return t.mul(t.roundup(t.mul(Var("tile_rows"), per_row), LANES), self._itemsize[output])
 
     def _bytes(self, m: Schedule, lanes: int, *, fixed: bool) -> tuple[Tree, Tree]:
         """Bytes of the loads and of the working values: that do not depend on the rows of a tile, or of one row."""

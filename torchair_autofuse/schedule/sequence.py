@@ -9,7 +9,7 @@ from functools import reduce
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Iota, Kernel, Load, Nest, Reduce, Store, Strides
-from torchair_autofuse.loop.rewrite import map_strides
+from torchair_autofuse.loop.rewrite import drop_dead_values, map_strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.assembled import assemble, is_static
@@ -28,9 +28,10 @@ MakePart = Callable[[Kernel, Nest, Chip, frozenset[str]], "Schedule | Reason"]
 def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: MakePart) -> Schedule | Reason:
     """A schedule with one part per canonical nest of ``kernel``, each made by ``make``.
 
-    No nest may read what another stores (the verifier of the IR allows no such thing). Refuses with AF213 more than
-    MAX_PARTS nests, with AF210 parts that are several variants or need workspace, and outputs that several parts store
-    to without a known way to keep cores out of each other's 32-byte blocks.
+    No nest may read what another stores (the verifier of the IR allows no such thing). Where the outputs of one nest
+    ask for different shares of the cores, it becomes several parts, each of which computes what it stores. Refuses with
+    AF213 more than MAX_PARTS parts, with AF210 parts that are several variants or need workspace, and outputs that
+    several parts store to without a known way to keep cores out of each other's 32-byte blocks.
     """
     if len(nests) > MAX_PARTS:
         return Reason("AF213", f"{len(nests)} loop nests; a kernel has at most {MAX_PARTS}")
@@ -49,17 +50,27 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
         parts.append(part)
     found = groups(kernel, parts)
     if isinstance(found, Reason):
-        return found
+        apart = [part for nest in nests for part in _by_output(nest, seams)]
+        return found if len(apart) == len(nests) else sequence_schedule(kernel, apart, chip, make)
     return _Sequence(kernel, parts, chip).schedule(found)
 
 
+def _by_output(nest: Nest, seams: frozenset[str]) -> list[Nest]:
+    """A nest for each output in ``seams``, and one for all other stores."""
+    stores: dict[str, list[Store]] = {}
+    for s in nest.stores:
+        stores.setdefault(s.param if s.param in seams else "", []).append(s)
+    return [drop_dead_values(replace(nest, stores=tuple(of))) for of in stores.values()]
+
+
 def _with_columns(nest: Nest) -> Nest:
-    """The nest with columns of one element where its innermost axis is not that of its stores."""
+    """The nest with columns of one element where a store puts every element by itself."""
     if not nest.axes or any(isinstance(v, Reduce) and nest.axes[-1].name in v.axes for v in nest.values):
         return nest
     inner = nest.axes[-1].name
     accesses = [x for x in (*nest.values, *nest.stores) if isinstance(x, (Load, Iota, Store))]
-    if all(dict(s.strides).get(inner, 1) == 1 for s in nest.stores):
+    gaps = [s for s in nest.stores if dict(s.strides).get(inner, 1) != 1]
+    if not gaps or any(stride == 1 for s in gaps for _, stride in s.strides):
         return nest
     taken = {a.name for a in nest.axes} | {n for x in accesses for e in _sizes(x) for n in expr.free_symbols(e)}
     name = next(n for n in (f"a{i}" for i in range(len(nest.axes), len(nest.axes) + len(taken) + 1)) if n not in taken)
