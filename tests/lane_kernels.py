@@ -77,6 +77,30 @@ def reverse_rows(dtype: str, rows: int) -> str:
     return "\n".join([head, f"nest n0 [a0: {rows}, a1: s0]", *lines]) + "\n"
 
 
+def reverse_outer(dtype: str, width: int, rows: int) -> str:
+    """y[r, i] = x[rows - 1 - r, i, 0], z[r, i] = x[rows - 1 - r, s0 - 1 - i, width - 1], with a bias of columns."""
+    row = f"-{width}*s0*a0 + {width}*s0*{rows - 1}"
+    load = [
+        f"  v: {dtype} = load x[{row} + {width}*a1]",
+        f"  w: {dtype} = load x[{row} - {width}*a1 + {width}*s0 - 1]",
+    ]
+    half = dtype != "f32"
+    lines = [
+        *load,
+        "  b: f32 = load b[a1]",
+        *(["  fv: f32 = cast(v, rint)", "  fw: f32 = cast(w, rint)"] if half else []),
+        f"  y: f32 = add({'f' * half}v, b)",
+        f"  z: f32 = add({'f' * half}w, b)",
+        "  store y[s0*a0 + a1] = y",
+        "  store z[s0*a0 + a1] = z",
+    ]
+    head = (
+        f"kernel outer_{dtype}(in x: {dtype}[{rows}, s0, {width}], in b: f32[s0], out y: f32[{rows}, s0], "
+        f"out z: f32[{rows}, s0]) where s0 = x.1"
+    )
+    return "\n".join([head, f"nest n0 [a0: {rows}, a1: s0]", *lines]) + "\n"
+
+
 ROPE = """
 kernel rope(in x: f16[s0, 4, 64], in cos: f16[s0, 32], in sin: f16[s0, 32], out y: f16[s0, 4, 64]) where s0 = x.0
 nest n0 [a0: s0, a1: 4, a2: 32]

@@ -64,6 +64,13 @@ def test_reverse_rows(dtype, rows):
     check(lk.reverse_rows(dtype, rows), sizes(5000))
 
 
+@pytest.mark.parametrize("rows", [2, 49])
+@pytest.mark.parametrize("dtype, width", [("f16", 1), ("f32", 2), ("bf16", 3)])
+def test_reverse_outer(dtype, width, rows):
+    """Rows from the last to the first, copied one by one."""
+    check(lk.reverse_outer(dtype, width, rows), sizes(5000))
+
+
 @pytest.mark.parametrize("soc", SOCS)
 def test_rope(soc):
     """Both members of x come with one copy per tile, both members of y go with one."""

@@ -152,28 +152,24 @@ class Queues:
         name = self._names.place(b) if buf.kind == "index" else self._names.queue_tensor(b)
         run, tile = self._run(transfer), self._tile(buf)
         source = f"{transfer.param}Gm_[{self._names.offset(transfer)}]"
+        by_row = self._s.program.by_row(transfer)
+        if by_row:
+            name, tile = f"{name}[row * {_times('pitch', buf.width)}]", False
         if transfer.back:
             lanes = _RUN[buf.layout]
-            rows, pitch = ("rows", "pitch") if tile else ("1", self._names.pitch(buf))
+            rows = "rows" if tile else "1"
+            pitch = "pitch" if tile or by_row else self._names.pitch(buf)
             stride = self._names.row_stride(transfer) if tile else "0"
             source = f"{source[:-1]} - {_times(f'({lanes} - 1)', transfer.lanes)}]"
             start = _times(f"({pitch} - {lanes})", buf.width) if buf.width > 1 else f"{pitch} - {lanes}"
             copy = f"LoadBack({name}, {source}, {rows}, {run}, {_times(pitch, buf.width)}, {start}, {stride});"
-        elif self._s.program.by_row(transfer):
-            params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
-            row = f"{name}[row * {_times('pitch', buf.width)}]"
-            lines = [
-                "for (int64_t row = 0; row < rows; ++row) {",
-                f"    DataCopyPad({row}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});",
-                "}",
-            ]
-            return _when(self._filled(transfer), *lines)
         elif tile:
             copy = f"LoadRows({name}, {source}, {self._shape(transfer)}, {self._names.row_stride(transfer)});"
         else:
             params = f"DataCopyExtParams(1, {_factor(run)} * sizeof({buf.cpp}), 0, 0, 0)"
             copy = f"DataCopyPad({name}, {source}, {params}, DataCopyPadExtParams<{buf.cpp}>{{}});"
-        return _when(self._filled(transfer), copy)
+        lines = ["for (int64_t row = 0; row < rows; ++row) {", f"    {copy}", "}"] if by_row else [copy]
+        return _when(self._filled(transfer), *lines)
 
     def _store(self, b: int) -> list[str]:
         """Copies one output buffer to GM; what several tiles or cores compute is stored once."""

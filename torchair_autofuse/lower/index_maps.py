@@ -86,7 +86,7 @@ def window(atoms: Atoms, digits: Digits, total: Expr, start: Expr, step: int, si
     """
     if step == 1 or size == 1:
         return atoms.cut(digits, start, size) if total != 1 else ()
-    if expr.quotient(total, step) is None or not isinstance(start, int):
+    if step < 0 or expr.quotient(total, step) is None or not isinstance(start, int):
         return None
     pair = atoms.tail(digits, step)
     if pair is None or atoms.cut(pair[1], start % step, 1) is None:

@@ -94,7 +94,14 @@ def _slice(call: Call, op: OpView) -> Movement:
     return one_window(call, dict(enumerate(offsets)), {})
 
 
+def _reverse(call: Call, op: OpView) -> Movement:
+    """Every element, from the last one on."""
+    over = axes(call.ints(1), call.rank(0))
+    return one_window(call, {k: expr.add(call.shape(0)[k], -1) for k in over}, dict.fromkeys(over, -1))
+
+
 _register("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, (0,))
+_register("ReverseV2", _reverse, (0,))
 _register("Slice SliceD", _slice, (0,))
 
 

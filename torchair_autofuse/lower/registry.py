@@ -112,7 +112,7 @@ class Permute:
 
 @dataclass(frozen=True)
 class Windows:
-    """Result ``k`` is a window of the operand: ``starts[k]`` and ``steps[k]`` (positive) per dim of the operand.
+    """Result ``k`` is a window of the operand: ``starts[k]`` and ``steps[k]`` per dim of the operand.
 
     Its sizes are the result's dims; a result lacks the dim ``dropped``, whose window has one element.
     """

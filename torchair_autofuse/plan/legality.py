@@ -31,7 +31,7 @@ class Context:
 
 _MOVE_PASSES = (
     *(("Concat", "concat"), ("Pack", "concat"), ("Pad", "concat"), ("Split", "split"), ("Unpack", "split")),
-    *(("StridedSlice", "slice"), ("Slice", "slice")),
+    *(("StridedSlice", "slice"), ("Slice", "slice"), ("Reverse", "slice")),
     *(("Transpose", "transpose"), ("Gather", "gather"), ("IndexByTensor", "gather")),
 )
 

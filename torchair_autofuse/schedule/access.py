@@ -61,7 +61,7 @@ def copies_reason(
         by_row = program.by_row(transfer)
         if any(program.bufs[x.buf].layout in (Layout.FULL, Layout.ROW) for x in transfer.lookups):
             return Reason("AF210", f"{transfer.param} is looked up along the inner axis")
-        if by_row and (layout != Layout.FULL or transfer.back):
+        if by_row and layout != Layout.FULL:
             return Reason("AF210", f"single elements of {transfer.param} are looked up")
         inner, lines = sides.get(layout, (None, None))
         step = -transfer.lanes if transfer.back else transfer.lanes

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchair_autofuse.loop.ir import Load, Nest
+from torchair_autofuse.loop.bounds import nonnegative
+from torchair_autofuse.loop.expr import mul
+from torchair_autofuse.loop.ir import Load, Nest, Strides
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Lookup, Transfer, layout_of
 
 
@@ -53,6 +55,11 @@ class Emitter:
     def _lookups(self, load: Load) -> tuple[Lookup, ...]:
         """What a load looks up rows by; the values come to an index buffer of their own."""
         return tuple(Lookup(self._index(i.value), i.pitch, i.size, i.wraps) for i in load.indices)
+
+    def _single(self, strides: Strides, layout: Layout) -> bool:
+        """Whether the rows of a tile lie in the opposite order in memory."""
+        step = dict(strides).get(self._rows or "", 0)
+        return layout == Layout.FULL and step != 0 and nonnegative(mul(-1, step))
 
     def _index(self, name: str) -> int:
         def copied() -> int:

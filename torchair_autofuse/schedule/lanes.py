@@ -127,7 +127,15 @@ class LaneSelector(Emitter):
     def _wide(self, load: Load, lanes: Lanes, layout: Layout, cpp: str) -> int:
         buf = self._new(load.dtype.cpp, layout, "in", lanes.width)
         moved = Transfer(
-            buf, load.param, load.strides, lanes.first, lanes.width, lanes.span, lanes.back, self._lookups(load)
+            buf,
+            load.param,
+            load.strides,
+            lanes.first,
+            lanes.width,
+            lanes.span,
+            lanes.back,
+            self._lookups(load),
+            self._single(load.strides, layout),
         )
         self._loads[self._bufs[buf].segment].append(moved)
         if cpp == load.dtype.cpp:

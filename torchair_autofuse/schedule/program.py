@@ -157,6 +157,7 @@ class Transfer:
 
     ``lanes``: elements from one lane to the next, which are all copied, the width of the buffer; of the last lane in a
     run only the first ``span``. ``back``: the lanes run backwards in memory. ``lookups``: of rows that are gathered.
+    ``single``: rows lie in the opposite order, and are copied one by one.
     """
 
     buf: int
@@ -167,6 +168,7 @@ class Transfer:
     span: int = 1
     back: bool = False
     lookups: tuple[Lookup, ...] = ()
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ class Program:
         return tuple(i for s in self.segments for i in s.instrs)
 
     def by_row(self, transfer: Transfer) -> bool:
-        """Whether every row of a tile is looked up, and copied by itself."""
-        return any(self.bufs[x.buf].layout == Layout.COL for x in transfer.lookups)
+        """Whether every row of a tile is copied by itself: they are looked up, or lie in the opposite order."""
+        return transfer.single or any(self.bufs[x.buf].layout == Layout.COL for x in transfer.lookups)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -69,7 +69,14 @@ class Selector(LaneSelector):
             (self._halves if load.dtype == BOOL else self._at)[load.name] = self._pick(load, layout)
             return
         buf = self._new(load.dtype.cpp, layout, "in")
-        moved = Transfer(buf, load.param, load.strides, load.offset, lookups=self._lookups(load))
+        moved = Transfer(
+            buf,
+            load.param,
+            load.strides,
+            load.offset,
+            lookups=self._lookups(load),
+            single=self._single(load.strides, layout),
+        )
         self._loads[self._bufs[buf].segment].append(moved)
         if load.dtype == BOOL:
             half = self._emit("Cast", "half", layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
