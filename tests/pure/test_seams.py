@@ -17,6 +17,7 @@ KERNELS = {
     "aligned": concat_text(["s0", 0], 1, [16, 32, 48], bodies=("copy", "bias")),
     "unaligned": concat_text(["s0", 0], 1, [15, 1, 17], "f32", bodies=("copy", "bias")),
     "halves": concat_text(["s0", 0], 1, [15, 700, 17, 1], bodies=("copy", "bias", "neg")),
+    "few rows": concat_text([3, 0], 1, ["s1", 5, "s2"], "f32", bodies=("copy", "bias"), outputs=2),
     "long": concat_text(["s0", 0], 1, [257, 300], bodies=("copy", "bias")),
     "bytes": concat_text(["s0", 0], 1, ["s1", 3, "s2"], "bool"),
     "symbolic": concat_text(["s0", 0], 1, ["s1", "s2"], bodies=("keep", "bias"), outputs=2),
@@ -46,11 +47,23 @@ def shares(part, values):
             begin = core * values["core_cols"] - phase if core else 0
             yield core, 0, 1, begin, min((core + 1) * values["core_cols"] - phase, values["total"])
             continue
+        if "span" in values:
+            yield from spans(core, values)
+            continue
         row, col = divmod(core, values["col_cores"])
         begin = row * values["core_rows"] - phase if row else 0
         first = col * values["core_cols"]
         end = min((row + 1) * values["core_rows"] - phase, values["total_rows"])
         yield core, begin, end, first, min(first + values["core_cols"], values["total_cols"])
+
+
+def spans(core, values):
+    """The rectangles of a part that lie in a core's run of the output, one row at a time."""
+    begin = core * values["run"]
+    end = min(begin + values["run"], values["total_rows"] * values["span"])
+    for row in range(begin // values["span"], -(-end // values["span"])) if end > begin else ():
+        edges = (max(min(x - row * values["span"] - values["at"], values["total_cols"]), 0) for x in (begin, end))
+        yield core, row, row + 1, *edges
 
 
 def stored(made, piece, param, values, sizes):
@@ -112,7 +125,7 @@ def test_every_block_of_an_output_has_one_core(name, soc):
             assert (first[1:][seam] * param.dtype.itemsize % 32 == 0).all(), (param.name, sizes, values)
         ran |= {piece.template for piece in running}
     assert max(seen) > 5, seen
-    assert ("assembled" in ran) == (name in ("unaligned", "halves", "symbolic")), ran
+    assert ("assembled" in ran) == (name in ("unaligned", "halves", "symbolic", "few rows")), ran
 
 
 def test_parts_begin_on_the_core_after_the_last():

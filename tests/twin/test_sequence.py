@@ -200,7 +200,7 @@ def test_a_column_reduction_beside_a_copy():
         ((16, 17), "f16", "assembled"),
         ((16, 32), "f16", "sequence"),  # all on 32-byte blocks
         ((8, 24), "f32", "sequence"),
-        ((3, 4096), "f32", "assembled"),
+        ((3, 4096), "f32", "assembled, sequence"),  # few rows of that size are shared in pieces
         ((257, 300), "f16", "sequence"),  # long enough to be stored one by one
         ((16, 17), "bool", "sequence"),  # no instruction drops pads of one byte
         ((3, 50000), "f32", "sequence"),  # rows do not fit
@@ -218,6 +218,19 @@ def test_which_rows_are_put_together(parts, dtype, template):
 def test_rows_put_together(widths, dtype):
     text = concat_text(["s0", 0], 1, widths, dtype, bodies=("copy", "fill" if dtype == "i16" else "bias"))
     check(text, rows(0, 1, 2, 15, 16, 17, 49, 800))
+
+
+@pytest.mark.parametrize("dims", [("s0", 0), (2, "s0", 0)], ids=str)
+def test_few_long_rows_are_shared_in_pieces(dims):
+    made = runner(concat_text(dims, len(dims) - 1, [20001, 3, 4000], "f32", bodies=BODIES))
+    for count in (1, 2, 3, 5, 9):
+        assert made.check({"s0": count}).block_dim >= min(20 * count, 48)
+
+
+def test_few_long_rows_of_two_outputs():
+    text = concat_text([3, 0], 1, ["s1", 5, "s2"], bodies=BODIES, outputs=2)
+    sizes = ((1, 1), (30001, 1), (1, 30001), (20000, 20000), (0, 9999), (255, 257))
+    check(text, [{"s1": a, "s2": b} for a, b in sizes])
 
 
 def test_sizes_decide_whether_rows_are_put_together():

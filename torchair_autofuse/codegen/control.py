@@ -86,6 +86,15 @@ def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool,
         ]
     else:
         inner = ["int64_t r = rowBegin;", "const int64_t panelEnd = rowEnd;", *body]
+    columns = [
+        "for (int64_t col = colBegin; col < colEnd; col += t_.tile_cols) {",
+        "    const uint32_t cols = Lesser(t_.tile_cols, colEnd - col);",
+        f"    const uint32_t pitch = RoundUp(cols, {schedule.align});",
+        *(f"    {line}" for line in inner),
+        "}",
+    ]
+    if "span" in schedule.fields:
+        return _span(columns)
     return [
         *_share(schedule, ("rowBegin", "rowEnd"), "GetBlockIdx() / t_.col_cores", "core_rows", "total_rows"),
         "const int64_t colBegin = GetBlockIdx() % t_.col_cores * t_.core_cols;",
@@ -93,10 +102,24 @@ def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool,
         "if (rowBegin >= rowEnd) {",
         "    return;",
         "}",
-        "for (int64_t col = colBegin; col < colEnd; col += t_.tile_cols) {",
-        "    const uint32_t cols = Lesser(t_.tile_cols, colEnd - col);",
-        f"    const uint32_t pitch = RoundUp(cols, {schedule.align});",
-        *(f"    {line}" for line in inner),
+        *columns,
+    ]
+
+
+def _span(columns: Sequence[str]) -> list[str]:
+    """A core's run of the outputs: what is left of a row, whole rows, and the beginning of a row."""
+    return [
+        "const int64_t begin = GetBlockIdx() * t_.run;",
+        "const int64_t end = Lesser(begin + t_.run, t_.total_rows * t_.span);",
+        "for (int64_t at = begin; at < end;) {",
+        "    const int64_t rowBegin = at / t_.span;",
+        "    const bool whole = at % t_.span == 0 && end - at >= t_.span;",
+        "    const int64_t rowEnd = whole ? end / t_.span : rowBegin + 1;",
+        "    const int64_t first = at - rowBegin * t_.span - t_.at;",
+        "    const int64_t colBegin = first > 0 ? first : 0;",
+        "    const int64_t colEnd = Lesser(end - (rowEnd - 1) * t_.span - t_.at, t_.total_cols);",
+        *(f"    {line}" for line in columns),
+        "    at = rowEnd * t_.span;",
         "}",
     ]
 

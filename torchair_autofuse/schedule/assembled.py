@@ -59,7 +59,8 @@ def assemble(kernel: Kernel, parts: Sequence[Schedule], group: Group, chip: Chip
     """The schedule that puts the rows of a group of ``parts`` together, or None where it has no such rows.
 
     It takes types of 2 and 4 bytes, one tile row of every part per row of its outputs, and whole rows of all outputs.
-    Its tiling value ``active`` is positive where whole rows fit in UB and the parts' stores would be slow.
+    Its tiling value ``active`` is positive where whole rows fit in UB, the parts' stores would be slow, and there are
+    enough rows to share among cores: see :func:`pays`.
     """
     if group.kind != "rows" or any(not expr.equal(i, 1) for i in group.inner):
         return None
@@ -77,9 +78,18 @@ def assemble(kernel: Kernel, parts: Sequence[Schedule], group: Group, chip: Chip
     return replace(made[0], template="assembled", steps=steps, members=tuple(members))
 
 
-def is_static(assembled: Schedule) -> bool:
-    """Whether the widths of all its parts are known when the kernel is made."""
-    return all(isinstance(m.cols.size, int) for m in assembled.members if m.cols is not None)
+def pays(assembled: Schedule, chip: Chip) -> bool | None:
+    """Whether to put the rows together for all sizes (True), or for none (False); None where the tiling decides."""
+    if not all(isinstance(m.cols.size, int) for m in assembled.members if m.cols is not None):
+        return None
+    values = assembled.tiling({s.name: 1 for s in assembled.kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+    if values["slow"] == 0 or values["fit"] == 0:
+        return False
+    assert assembled.rows is not None
+    if isinstance(assembled.rows.size, int):
+        return values["active"] > 0
+    shared = values["unit"] * values["row_bytes"] <= 2 * BYTES_PER_CORE  # a core's least share is small enough
+    return True if shared else None
 
 
 def _places(kernel: Kernel, parts: Sequence[Schedule]) -> tuple[Place, ...] | None:
@@ -173,7 +183,8 @@ class _Steps:
             self._let(f"{m.prefix}total_cols", cols, field=True)
             self._let(f"{m.prefix}pitch", t.roundup(cols, m.align), field=True)
             moved.append(t.mul(cols, sum(b.itemsize for b in in_buffers(m) if b.layout != Layout.ROW)))
-        self._let("bytes", t.mul(Var("rows_work"), t.add(*moved)))
+        self._let("row_bytes", t.add(*moved))
+        self._let("bytes", t.mul(Var("rows_work"), Var("row_bytes")))
         for name in self._outputs:  # an output without columns has a tile all the same
             at: Tree = 0
             for p in (p for p in self._places if p.param == name):
@@ -207,11 +218,14 @@ class _Steps:
         self._let("unit", unit)
         short = [t.from_expr(expr.mul(p.cols, self._itemsize[p.param])) for p in self._places]
         slow = [t.select(t.mod(b, BLOCK), t.sub(_SHORT, t.minimum(b, _SHORT)), 0) for b in short]
-        self._let("active", t.select(_most(slow), Var("fit"), 0))
+        self._let("slow", _most(slow))
         cores = t.maximum(t.floordiv(Var("bytes"), BYTES_PER_CORE), 1)
         self._let("wanted", t.minimum(Var("core_num"), cores))
         self._let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), Var("unit")), field=True)
         self._let("block_dim", t.ceildiv(Var("rows_work"), Var("core_rows")))
+        busy = t.add(t.mul(Var("block_dim"), 2), 1)
+        self._let("busy", t.sub(busy, t.minimum(Var("wanted"), busy)))  # 0 where less than half of the cores are
+        self._let("active", t.minimum(t.minimum(Var("slow"), Var("fit")), Var("busy")))
         even = t.select(t.floordiv(Var("fit"), Var("unit")), t.rounddown(Var("fit"), Var("unit")), Var("fit"))
         most = t.minimum(Var("core_rows"), self._chip.max_block_count)
         self._let("tile_rows", t.maximum(t.minimum(even, most), 1), field=True)

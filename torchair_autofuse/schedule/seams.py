@@ -30,7 +30,8 @@ class Group:
 
     "own": a single part, which shares out its work as it would alone.
     "rows": every part is ``rows`` outer rows, of ``inner`` tile rows each; a core owns the same outer rows of all of
-    them, a multiple of ``unit``.
+    them, a multiple of ``unit``. With a ``span``, which is then the size of an outer row of all outputs, a core may own
+    any run of them instead: its columns of a part begin where ``offsets`` says in the row.
     "run": every part is one run of each output, one after the other; a core's share ends where ``phase`` plus its last
     row (or element, where the part is flat) is a multiple of ``unit``. The core that ends one part begins the next.
     """
@@ -39,6 +40,8 @@ class Group:
     parts: tuple[int, ...]
     rows: Expr = 1
     inner: tuple[Expr, ...] = ()
+    span: Expr = 0
+    offsets: tuple[Expr, ...] = ()
     phases: tuple[Expr, ...] = ()
     units: tuple[Tree, ...] = ()  # of every part, or one for all
 
@@ -197,8 +200,35 @@ def _rows(kernel: Kernel, parts: Sequence[Schedule], members: tuple[int, ...], t
         known = [f for f in found if f is not None]
         if len(known) == len(members):
             unit = reduce(t.maximum, dict.fromkeys(u for _, units in known for u in units))
-            return Group("rows", members, rows=rows, inner=tuple(inner for inner, _ in known), units=(unit,))
+            inner = tuple(inner for inner, _ in known)
+            span, offsets = _span(kernel, [parts[k] for k in members], tied, rows, inner)
+            return Group("rows", members, rows, inner, span, offsets, units=(unit,))
     return None
+
+
+def _span(
+    kernel: Kernel, parts: Sequence[Schedule], tied: frozenset[str], rows: Expr, inner: Sequence[Expr]
+) -> tuple[Expr, tuple[Expr, ...]]:
+    """(elements of an outer row, where each part begins in it); (0, ()) where cores cannot own a part of a row.
+
+    They can where parts store nothing but the same columns of all outputs, and no value of a row needs all of it.
+    """
+    none: tuple[Expr, tuple[Expr, ...]] = (0, ())
+    sizes = [expr.quotient(expr.product(kernel.param[name].dims), rows) for name in sorted(tied)]
+    if not all(expr.equal(i, 1) for i in inner) or sizes[0] is None:
+        return none
+    if any(size is None or not expr.equal(size, sizes[0]) for size in sizes):
+        return none
+    offsets = []
+    for part in parts:
+        stores = part.program.stores
+        plain = all(part.program.bufs[x.buf].layout == Layout.FULL and x.lanes == 1 for x in stores)
+        if part.template != "pointwise" or not plain or {x.param for x in stores} != tied or len(stores) > len(tied):
+            return none
+        if any(not expr.equal(x.offset, stores[0].offset) for x in stores):
+            return none
+        offsets.append(stores[0].offset)
+    return sizes[0], tuple(offsets)
 
 
 def _rows_of(kernel: Kernel, part: Schedule, tied: frozenset[str], rows: Expr) -> tuple[Expr, list[Tree]] | None:

@@ -12,7 +12,7 @@ from torchair_autofuse.loop.ir import Axis, Iota, Kernel, Load, Nest, Reduce, St
 from torchair_autofuse.loop.rewrite import drop_dead_values, map_strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.assembled import assemble, is_static
+from torchair_autofuse.schedule.assembled import assemble, pays
 from torchair_autofuse.schedule.program import LANES, Layout
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.seams import Group, groups
@@ -136,11 +136,11 @@ class _Sequence:
     def _add_group(self, g: Group) -> None:
         """The parts of a group, or their rows put together where that pays; both, if symbolic sizes decide."""
         whole = assemble(self._kernel, self._parts, g, self._chip)
-        if whole is not None and is_static(whole):
-            sizes = {s.name: 1 for s in self._kernel.symbols}
-            if whole.tiling(sizes, self._chip.vector_cores, self._chip.ub_bytes)["active"] > 0:
-                self._add(whole, "after", Var(f"{self._prefix()}block_dim"))
-                return
+        always = whole is not None and pays(whole, self._chip)
+        if whole is not None and always:
+            self._add(whole, "after", Var(f"{self._prefix()}block_dim"))
+            return
+        if always is False:
             whole = None
         active = Var(f"{self._prefix()}active")
         if whole is not None:
@@ -168,8 +168,15 @@ class _Sequence:
         if g.kind == "run":
             return [_run_share(*of) for of in zip(parts, g.phases, g.units)]
         name = self._prefix()
-        total = t.floordiv(t.add(*(_traffic(p) for p in parts)), BYTES_PER_CORE)
-        self._let(f"{name}wanted_all", t.minimum(Var("core_num"), t.maximum(total, 1)))
+        moved = t.floordiv(t.add(*(_traffic(p) for p in parts)), BYTES_PER_CORE)
+        self._let(f"{name}wanted_all", t.minimum(Var("core_num"), t.maximum(moved, 1)))
+        if g.span != 0:
+            total = t.mul(t.from_expr(g.rows), t.from_expr(g.span))
+            self._let(f"{name}total", t.maximum(total, 1))
+            self._let(f"{name}run", t.roundup(t.ceildiv(Var(f"{name}total"), Var(f"{name}wanted_all")), LANES))
+            cores = t.ceildiv(Var(f"{name}total"), Var(f"{name}run"))
+            span = t.from_expr(g.span)
+            return [_span_share(p, Var(f"{name}run"), span, t.from_expr(at), cores) for p, at in zip(parts, g.offsets)]
         outer = t.maximum(t.from_expr(g.rows), 1)
         self._let(f"{name}owned", t.roundup(t.ceildiv(outer, Var(f"{name}wanted_all")), g.units[0]))
         return [_rows_share(part, t.mul(Var(f"{name}owned"), t.from_expr(i))) for part, i in zip(parts, g.inner)]
@@ -209,6 +216,13 @@ def _changed(part: Schedule, values: Mapping[str, Tree]) -> Schedule:
 def _rows_share(part: Schedule, core_rows: Tree) -> Schedule:
     """A core owns so many rows of the tile's, whole (of none, where the part is empty)."""
     return _changed(part, {"core_rows": t.maximum(core_rows, 1), "spread": 1})
+
+
+def _span_share(part: Schedule, run: Tree, span: Tree, at: Tree, cores: Tree) -> Schedule:
+    """A core owns ``run`` elements of the outputs, whose rows have ``span``, the part's columns from ``at`` on."""
+    rows = t.minimum(Var("rows_work"), t.add(t.floordiv(run, t.maximum(span, 1)), 1))
+    values = {"run": run, "span": span, "at": at, "core_rows": rows, "spread": 1, "block_dim": cores}
+    return _changed(part, values)
 
 
 def _run_share(part: Schedule, before: Expr, unit: Tree) -> Schedule:

@@ -249,7 +249,8 @@ struct GoldenConcatTiling {
 //   * p0_m1_size0 = s0
 //   * p0_m1_total_cols = 17
 //   * p0_m1_pitch = 32
-//     p0_bytes = p0_rows_work * 132
+//     p0_row_bytes = 132
+//     p0_bytes = p0_rows_work * p0_row_bytes
 //   * p0_m0_at0 = 0
 //   * p0_m1_at0 = p0_m0_at0 + 16
 //   * p0_y0_pitch = Max((p0_m1_at0 + 32), 16)
@@ -257,10 +258,12 @@ struct GoldenConcatTiling {
 //     p0_spare = ((ub_bytes - 8192) - Min((3584 + RoundUp((p0_y0_pitch / 8), 32)), (ub_bytes - 8192)))
 //     p0_fit = (p0_spare / Max(((((2 * Max((p0_m0_pitch * 2), (p0_m1_pitch * 2))) + Max(0, (p0_m1_pitch * 4))) + (2 * (p0_y0_cols * 2))) + (p0_y0_pitch * 2)), 1))
 //     p0_unit = 16
-//     p0_active = 478 > 0 ? p0_fit : 0
+//     p0_slow = 478
 //     p0_wanted = Min(core_num, Max((p0_bytes / 4096), 1))
 //   * p0_core_rows = RoundUp(CeilDiv(p0_rows_work, p0_wanted), p0_unit)
 //     p0_block_dim = CeilDiv(p0_rows_work, p0_core_rows)
+//     p0_busy = (((p0_block_dim * 2) + 1) - Min(p0_wanted, ((p0_block_dim * 2) + 1)))
+//     p0_active = Min(Min(p0_slow, p0_fit), p0_busy)
 //   * p0_tile_rows = Max(Min(((p0_fit / p0_unit) > 0 ? RoundDown(p0_fit, p0_unit) : p0_fit), Min(p0_core_rows, 4095)), 1)
 //   * p0_m0_cap_row = RoundUp(p0_m0_pitch, 256)
 //   * p0_m0_cap_full = RoundUp((p0_tile_rows * p0_m0_pitch), 256)
