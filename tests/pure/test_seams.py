@@ -104,6 +104,7 @@ def runs(store, part, values, sizes):
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_block_of_an_output_has_one_core(name, soc):
     made, target, rng = scheduled(KERNELS[name], soc), chip(soc), random.Random(f"{name} {soc}")
+    assert len({step.name for step in made.steps}) == len(made.steps)
     seen, ran = set(), set()
     for _ in range(25):
         sizes = random_sizes(rng, 1 << 18)

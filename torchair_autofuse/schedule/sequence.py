@@ -169,17 +169,21 @@ class _Sequence:
             return [_run_share(*of) for of in zip(parts, g.phases, g.units)]
         name = self._prefix()
         moved = t.floordiv(t.add(*(_traffic(p) for p in parts)), BYTES_PER_CORE)
-        self._let(f"{name}wanted_all", t.minimum(Var("core_num"), t.maximum(moved, 1)))
+        self._let(f"{name}all_wanted", t.minimum(Var("core_num"), t.maximum(moved, 1)))
         if g.span != 0:
             total = t.mul(t.from_expr(g.rows), t.from_expr(g.span))
-            self._let(f"{name}total", t.maximum(total, 1))
-            self._let(f"{name}run", t.roundup(t.ceildiv(Var(f"{name}total"), Var(f"{name}wanted_all")), LANES))
-            cores = t.ceildiv(Var(f"{name}total"), Var(f"{name}run"))
+            self._let(f"{name}all_elements", t.maximum(total, 1))
+            self._let(
+                f"{name}all_run", t.roundup(t.ceildiv(Var(f"{name}all_elements"), Var(f"{name}all_wanted")), LANES)
+            )
+            cores = t.ceildiv(Var(f"{name}all_elements"), Var(f"{name}all_run"))
             span = t.from_expr(g.span)
-            return [_span_share(p, Var(f"{name}run"), span, t.from_expr(at), cores) for p, at in zip(parts, g.offsets)]
+            return [
+                _span_share(p, Var(f"{name}all_run"), span, t.from_expr(at), cores) for p, at in zip(parts, g.offsets)
+            ]
         outer = t.maximum(t.from_expr(g.rows), 1)
-        self._let(f"{name}owned", t.roundup(t.ceildiv(outer, Var(f"{name}wanted_all")), g.units[0]))
-        return [_rows_share(part, t.mul(Var(f"{name}owned"), t.from_expr(i))) for part, i in zip(parts, g.inner)]
+        self._let(f"{name}all_rows", t.roundup(t.ceildiv(outer, Var(f"{name}all_wanted")), g.units[0]))
+        return [_rows_share(part, t.mul(Var(f"{name}all_rows"), t.from_expr(i))) for part, i in zip(parts, g.inner)]
 
     def _launch(self) -> None:
         """Which core begins each piece, of how many in all."""
