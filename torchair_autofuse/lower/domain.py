@@ -265,9 +265,10 @@ class Domain:
             conflict = None if wanted is None else self._unify(self.maps[ref], wanted, ref)
             if conflict is not None:
                 return conflict
-        if len(node.outputs) > 1:
+        if len(node.outputs) > 1 and loose is None:
             return self._widen(self.frames[node.name], source)
-        return self._widen(self.maps[node.outputs[0]], node.outputs[0])
+        widened = (self._widen(self.maps[ref], ref) for ref in node.outputs)
+        return next((reason for reason in widened if reason is not None), None)
 
     def _add_reduction(self, node: Node, rule: Rule) -> Reason | None:
         spec = self.spec(node)

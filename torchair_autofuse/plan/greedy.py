@@ -50,7 +50,8 @@ def plan(
 
     refusals = Refusals(graph)
     candidates = _candidates(graph, context, options, refusals)
-    clusters = Clusters(graph, candidates, writes(graph, context.ref_outputs))
+    overwritten = writes(graph, context.ref_outputs)
+    clusters = Clusters(graph, candidates, overwritten)
     refused = _merge_all(graph, clusters, options, hints)
     shared = merge_siblings(graph, clusters, options, hints, nodes_fit)
     groups: list[Group] = []
@@ -68,7 +69,9 @@ def plan(
         groups = groups[: options.max_fusions]
     inside = {n.name for g in groups for n in g.nodes}
     alone = [graph.by_name[name] for name in candidates if name not in inside]
-    groups, too_many = recompute(graph, groups, alone, options, fits)
+    groups, too_many = recompute(
+        graph, groups, alone, options, fits, frozenset(reader for reader, _ in overwritten.waits)
+    )
     for node, reason in too_many:
         refusals.add(node.name, "", reason)
     for (producer, consumer), reason in refused.items():

@@ -57,12 +57,14 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
         what = "a control edge" if node.name in graph.controlled else "a side effect"
         return Reason("AF208", f"{node.name} ({node.type}) has {what}")
     view = op_view(graph, node)
-    for ref, info in (
-        (r, graph.info(r)) for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r
-    ):
+    refs = [r for r in (*(node.inputs[i] for i in data_positions(node, rule)), *node.outputs) if r is not None]
+    for ref in refs:
+        info = graph.info(ref)
         if info.dtype is None or info.shape is None:
             return Reason("AF203", f"{'dtype' if info.dtype is None else 'shape'} of {ref} is unknown")
-        if any(d == 0 for d in info.shape) and (ref.node == node.name or not _joins(view, rule)):
+    for ref in refs:
+        empty = any(d == 0 for d in graph.info(ref).shape or ())
+        if empty and (ref.node == node.name or not _joins(view, rule)):
             return Reason("AF216", f"{ref} is empty")
     reason = rule.check(view)
     return reason if reason is not None else _chip_reason(graph, node, rule)

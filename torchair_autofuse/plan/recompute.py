@@ -8,7 +8,7 @@ for others, as long as computing it again reads no more than the value itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.catalogue import is_kernel
@@ -57,10 +57,12 @@ def recompute(
     alone: Sequence[Node],
     options: Options,
     fits: Callable[[Group], Reason | None],
+    pinned: Container[str] = (),
 ) -> tuple[list[Group], list[tuple[Node, Reason]]]:
     """``groups`` with cheap values copied into their readers: nodes of ``alone`` (fusible, in no group) and of groups.
 
-    Also returns the AF220 refusals: values that only the threshold keeps from being computed again.
+    ``pinned``: nodes that read memory which another op overwrites; it is not read later. Also returns the AF220
+    refusals: values that only the threshold keeps from being computed again.
     """
     made = list(groups)
     refused: list[tuple[Node, Reason]] = []
@@ -74,6 +76,8 @@ def recompute(
         home = owner.get(node.name)
         use = _use(graph, node, owner)
         if use is None or set(use.groups) <= {home} or not _cheap(graph, node):
+            continue
+        if any(n.name in pinned for n in use.copies):
             continue
         if any(made[i].nodes[0].scope != node.scope for i in use.groups):
             continue
