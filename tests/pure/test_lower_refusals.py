@@ -166,7 +166,7 @@ REFUSED = {
 OTHER = words("""
 AsStrided BatchMatMul Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv2DTranspose Cumsum Data
 EmbeddingDenseGrad GatherElements MatMul MatMulV2 MaxPoolWithArgmaxV1 NetOutput RefData ResizeNearestNeighborV2
-ReverseV2 ScatterElements Shape Sort TopKV2
+ScatterElements Shape Sort TopKV2
 """)
 
 

@@ -463,10 +463,11 @@ class Domain:
     def _share(self, mine: Digits, widest: Digits) -> None:
         """Makes one axis of two of equal size that never meet: two loops over as many elements become one."""
         for these, others in ((mine, widest), (widest, mine)):
-            for x in sorted(self.atoms.leaves(these) - self.atoms.closure(others)):
-                for y in sorted(self.atoms.leaves(others)):
+            for x in sorted(self.atoms.closure(these) - self.atoms.closure(others)):
+                for y in sorted(self.atoms.closure(others)):
                     mark = self.mark()
-                    if expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet):
+                    same = self.resolve((x,)) != (x,)  # a part of what has been shared already
+                    if same or (expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet)):
                         break
                     self.rollback(mark)
 

@@ -146,11 +146,13 @@ def _concat(call: Call, op: OpView) -> Movement:
     starts: list[Expr] = []
     begin: Expr = 0
     result = dims(op.outputs[0])
-    for i in parts:
+    for i in data_positions(op.node, RULES[op.node.type]):
+        starts.append(begin)
+        if i not in parts:
+            continue
         shape = call.shape(i)
         if not all(k == at or expr.equal(d, result[k]) for k, d in enumerate(shape)):
             raise Unknown(f"dims of input {i} are not known to be those of the result")
-        starts.append(begin)
         begin = expr.add(begin, shape[at])
     return Join(at, tuple(starts))
 

@@ -28,8 +28,11 @@ def nests_of(
         frozenset(a for a, _ in s.strides) | {a for n in names for a in domains[n]} for s, names in zip(stores, needed)
     ]
     groups: list[list[int]] = []  # numbers of stores
+    data = [{n for n in names if isinstance(defs[n], (Load, Reduce))} for names in needed]
     for i in sorted(range(len(stores)), key=lambda i: -len(spans[i])):
-        home = next((g for g in groups if spans[i] <= spans[g[0]]), None)
+        # a piece over fewer axes is made apart unless it is made of the same data
+        homes = (g for g in groups if spans[i] <= spans[g[0]])
+        home = next((g for g in homes if not cut or spans[i] == spans[g[0]] or any(data[i] & data[j] for j in g)), None)
         if home is None:
             groups.append([i])
         else:

@@ -50,8 +50,11 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
         parts.append(part)
     found = groups(kernel, parts)
     if isinstance(found, Reason):
-        apart = [part for nest in nests for part in _by_output(nest, seams)]
-        return found if len(apart) == len(nests) else sequence_schedule(kernel, apart, chip, make)
+        for split in (_by_output, _by_piece):
+            apart = [part for nest in nests for part in split(nest, seams)]
+            if len(apart) > len(nests):
+                return sequence_schedule(kernel, apart, chip, make)
+        return found
     return _Sequence(kernel, parts, chip).schedule(found)
 
 
@@ -60,6 +63,16 @@ def _by_output(nest: Nest, seams: frozenset[str]) -> list[Nest]:
     stores: dict[str, list[Store]] = {}
     for s in nest.stores:
         stores.setdefault(s.param if s.param in seams else "", []).append(s)
+    return [drop_dead_values(replace(nest, stores=tuple(of))) for of in stores.values()]
+
+
+def _by_piece(nest: Nest, seams: frozenset[str]) -> list[Nest]:
+    """A nest for the first store to each output, one for the second ones, and so on."""
+    count: dict[str, int] = {}
+    stores: dict[int, list[Store]] = {}
+    for s in nest.stores:
+        number = count[s.param] = count.get(s.param, -1) + 1
+        stores.setdefault(number if s.param in seams else 0, []).append(s)
     return [drop_dead_values(replace(nest, stores=tuple(of))) for of in stores.values()]
 
 

@@ -162,7 +162,10 @@ rule("ViewCopy", 0)
 
 # -- concat, pack, split ---------------------------------------------------------------------------------------------
 def concat_parts(call: Call) -> tuple[list[int], int]:
-    """Positions of the concatenated inputs and the axis: the first or last input, or an attribute."""
+    """Positions of the concatenated inputs and the axis: the first or last input, or an attribute.
+
+    An empty part of one dim among parts of other ranks counts for nothing: torch allows it.
+    """
     last = len(call.inputs) - 1
     if call.node.type == "ConcatV2":
         parts, at = list(range(last)), call.int_scalar(last)
@@ -170,6 +173,8 @@ def concat_parts(call: Call) -> tuple[list[int], int]:
         parts, at = list(range(1, last + 1)), call.int_scalar(0)
     else:
         parts, at = list(range(last + 1)), int(call.attr("concat_dim"))
+    if len({call.rank(i) for i in parts}) > 1:
+        parts = [i for i in parts if call.shape(i) != (0,)]
     return parts, axis(at, call.rank(parts[0]))
 
 
