@@ -9,7 +9,9 @@ import pytest
 from concat_kernels import concat_text
 from test_schedule import scheduled
 
+from torchair_autofuse import opdef
 from torchair_autofuse.loop import expr
+from torchair_autofuse.opdef.schedule_text import schedule_text
 from torchair_autofuse.soc.chip import chip
 
 SOCS = ("Ascend910B1", "Ascend910B3", "Ascend950PR_9599")
@@ -127,6 +129,16 @@ def test_every_block_of_an_output_has_one_core(name, soc):
         ran |= {piece.template for piece in running}
     assert max(seen) > 5, seen
     assert ("assembled" in ran) == (name in ("unaligned", "halves", "symbolic", "few rows")), ran
+
+
+@pytest.mark.parametrize("name", ["aligned", "unaligned", "symbolic", "outer rows", "few rows"])
+def test_definitions_of_several_nests_are_valid(name, make_op):
+    op = opdef.build(make_op(KERNELS[name]), chip(SOCS[0]))
+    opdef.validate(op)
+    buffers = [b.name for b in op.schedule[0].buffer]
+    assert len(set(buffers)) == len(buffers) and all(b.startswith("p") for b in buffers), buffers
+    text = schedule_text(op)
+    assert all(line in text for line in (*buffers, op.schedule[0].template, "p0_cores"))
 
 
 def test_parts_begin_on_the_core_after_the_last():
