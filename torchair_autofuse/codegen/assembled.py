@@ -22,7 +22,7 @@ class _SharedQueue(Queues):
         return "inQueue_"
 
 
-HELPERS = ("round", "place_rows", "keep_lanes", "pack_rows")
+HELPERS = ("round", "place_rows", "drop_pads", "pack_rows")
 """Helper templates that every such class calls."""
 
 
@@ -79,17 +79,14 @@ class Assembled:
                 f"{y.name}Keep_ = {y.name}KeepBuf_.Get<uint8_t>();",
                 f"{y.name}Pitch_ = t_.{y.name}_pitch;",
             ]
+            keep = f"{y.name}Keep_.ReinterpretCast<uint16_t>()"
+            lines.append(f"Duplicate({keep}, static_cast<uint16_t>(0xffff), t_.{y.name}_keep / 2);")
+        lines += _ordered("V_S", "filled")
         for m in self.s.members:
-            cols = f"t_.{m.prefix}total_cols"
             for output, at in (i.scalars for i in m.program.instrs if i.form == "place"):
                 lanes = 32 // next(y.dtype.itemsize for y in self.outputs if y.name == output)
-                lines.append(f"KeepLanes({output}Keep_, t_.{m.prefix}{at}, {cols}, {lanes});")
-        return [
-            *lines,
-            "const TEventID written = pipe_->FetchEventID(HardEvent::S_V);",
-            "SetFlag<HardEvent::S_V>(written);",
-            "WaitFlag<HardEvent::S_V>(written);",
-        ]
+                lines.append(f"DropPads({output}Keep_, t_.{m.prefix}{at}, t_.{m.prefix}total_cols, {lanes});")
+        return [*lines, *_ordered("S_V", "dropped")]
 
     # ---- functions ------------------------------------------------------------------------------------------------
 
@@ -156,6 +153,15 @@ class Assembled:
             f"DataCopyPad({y.name}Gm_[r * t_.{y.name}_cols], {y.name}, DataCopyExtParams(1, {size}, 0, 0, 0));",
             f"outQueue_.FreeTensor({y.name});",
         ]
+
+
+def _ordered(event: str, name: str) -> list[str]:
+    """The second pipe of an event waits for what the first one has been given so far."""
+    return [
+        f"const TEventID {name} = pipe_->FetchEventID(HardEvent::{event});",
+        f"SetFlag<HardEvent::{event}>({name});",
+        f"WaitFlag<HardEvent::{event}>({name});",
+    ]
 
 
 def _working(member: Schedule, names: Names) -> list[str]:

@@ -85,7 +85,7 @@ _HELPERS = (
     "fold_op", "reduce_rows", "reduce_compact", "reduce_down", "carry", "parts",
     "lookup", "load_back", "pick_lanes", "make_offsets", "gather_lanes", "gather_back", "interleave",
     "lanes_to_rows", "rows_to_lanes",
-    "place_rows", "keep_lanes", "pack_rows",
+    "place_rows", "drop_pads", "pack_rows",
 )  # fmt: skip
 _TILES = {Layout.FULL, Layout.TURNED}
 _FOLDS = ("reduce", "reduce_compact", "reduce_down", "receive")  # forms that fold halves

@@ -48,12 +48,12 @@ __aicore__ inline void PlaceRows(const LocalTensor<T>& dst, const LocalTensor<T>
     DataCopy(dst, src, DataCopyParams(rows, blocks, pitch / lanes - blocks, width / lanes - blocks));
 }
 
-// Sets bits `at` to `at + count`, and clears those up to the next multiple of `lanes`, which `at` is one of (of 8 too).
-__aicore__ inline void KeepLanes(const LocalTensor<uint8_t>& bits, uint32_t at, uint32_t count, uint32_t lanes)
+// Clears the bits of the pads behind `count` elements from `at` on, up to the next block; a block has `lanes` of them.
+__aicore__ inline void DropPads(const LocalTensor<uint8_t>& keep, uint32_t at, uint32_t count, uint32_t lanes)
 {
-    for (uint32_t i = 0; i < RoundUp(count, lanes); i += 8) {
+    for (uint32_t i = count / lanes * lanes; i < RoundUp(count, lanes); i += 8) {
         const uint32_t left = count > i ? count - i : 0;
-        bits.SetValue((at + i) / 8, static_cast<uint8_t>(left >= 8 ? 0xff : (1u << left) - 1));
+        keep.SetValue((at + i) / 8, static_cast<uint8_t>(left >= 8 ? 0xff : (1u << left) - 1));
     }
 }
 
@@ -86,11 +86,15 @@ class GoldenConcatPart0 {
         y0Tile_ = y0TileBuf_.Get<half>();
         y0Keep_ = y0KeepBuf_.Get<uint8_t>();
         y0Pitch_ = t_.p0_y0_pitch;
-        KeepLanes(y0Keep_, t_.p0_m0_at0, t_.p0_m0_total_cols, 16);
-        KeepLanes(y0Keep_, t_.p0_m1_at0, t_.p0_m1_total_cols, 16);
-        const TEventID written = pipe_->FetchEventID(HardEvent::S_V);
-        SetFlag<HardEvent::S_V>(written);
-        WaitFlag<HardEvent::S_V>(written);
+        Duplicate(y0Keep_.ReinterpretCast<uint16_t>(), static_cast<uint16_t>(0xffff), t_.p0_y0_keep / 2);
+        const TEventID filled = pipe_->FetchEventID(HardEvent::V_S);
+        SetFlag<HardEvent::V_S>(filled);
+        WaitFlag<HardEvent::V_S>(filled);
+        DropPads(y0Keep_, t_.p0_m0_at0, t_.p0_m0_total_cols, 16);
+        DropPads(y0Keep_, t_.p0_m1_at0, t_.p0_m1_total_cols, 16);
+        const TEventID dropped = pipe_->FetchEventID(HardEvent::S_V);
+        SetFlag<HardEvent::S_V>(dropped);
+        WaitFlag<HardEvent::S_V>(dropped);
     }
 
     __aicore__ inline void Process()
