@@ -13,6 +13,7 @@ from torchair_autofuse.schedule.pointwise import tiles_schedule
 from torchair_autofuse.schedule.reasons import values_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sequence import sequence_schedule
+from torchair_autofuse.schedule.short import written_out
 from torchair_autofuse.schedule.stream import stream_schedule
 from torchair_autofuse.schedule.variants import combine
 from torchair_autofuse.soc.chip import Chip
@@ -21,7 +22,8 @@ from torchair_autofuse.soc.chip import Chip
 def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """The schedule of a kernel, or why there is none. Several nests become parts that run one after the other.
 
-    The axes of a nest are put in the order that serves its copies best. Without reductions: tiles of any part of the
+    Short innermost axes are written out where that helps; the others are put in the order that serves the copies best.
+    Without reductions: tiles of any part of the
     elements, transposed in UB where tensors are contiguous along different axes. With: whole rows (or columns, where
     an axis further out is reduced) in UB as far as they fit, else passes over tiles, shared by several cores where
     that pays. What sizes decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210
@@ -41,6 +43,16 @@ def _nest(kernel: Kernel, plain: Nest, chip: Chip, seams: frozenset[str] = froze
     reason = values_reason(plain)
     if reason is not None:
         return reason
+    short = None if seams else written_out(plain)
+    if short is not None and values_reason(short) is None:
+        made = _ordered(kernel, short, chip, seams)
+        if isinstance(made, Schedule):
+            return made
+    return _ordered(kernel, plain, chip, seams)
+
+
+def _ordered(kernel: Kernel, plain: Nest, chip: Chip, seams: frozenset[str]) -> Schedule | Reason:
+    """The schedule of a nest with its axes in the best order that has one."""
     reasons = []
     for nest in orders(plain, _reduced(plain), seams):
         reduced = _reduced(nest)
