@@ -258,9 +258,10 @@ def test_more_outputs_than_a_queue_has_buffers():
 
 def test_outputs_that_ask_for_different_shares():
     """A part at an odd offset of one output that fills another output from its start is computed for each."""
-    text = concat_text([0], 0, ["s0", "s1"], bodies=("keep",))
-    assert len(scheduled(text).parts) == 4
-    check(text, [{"s0": a, "s1": b} for a, b in ((1, 1), (0, 9), (1001, 40001), (33, 70000))])
+    for dims, parts in (([0], ["s0", "s1"]), ([0, "s1"], ["s0", 64])):
+        text = concat_text(dims, 0, parts, bodies=("keep",))
+        assert len(scheduled(text).parts) == 4
+        check(text, [{"s0": a, "s1": b} for a, b in ((1, 1), (1, 33), (0, 9), (1001, 1), (33, 700), (7, 1001))])
 
 
 COLUMN = """

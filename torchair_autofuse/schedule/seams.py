@@ -172,7 +172,7 @@ def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr
             if before is None and not single:
                 return None
             at.append((before or 0, run, buf.element))
-        elif not apart(part.program, store, part.cols) and any(has):
+        elif any(has) and (part.rows is None or not apart(part.program, store, part.cols)):
             if not all(has) or not _in_order(part, store):
                 return None
             at.append((0, store.lanes if buf.layout == Layout.COL else run, buf.element))
