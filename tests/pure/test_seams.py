@@ -6,7 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from concat_kernels import concat_text
+from concat_kernels import concat_text, concats
+from hypothesis import HealthCheck, given, settings
 from test_schedule import scheduled
 
 from torchair_autofuse import opdef
@@ -97,9 +98,29 @@ def runs(store, part, values, sizes):
         at = np.full(rows.size, offset, np.int64)
         for axis, i in zip(axes, np.unravel_index(rows, counts) if counts else ()):
             at += strides.get(axis.name, 0) * i
-        assert part.cols.name in strides
+        assert part.cols is None or part.cols.name in strides
         core = (core + values[f"{part.prefix}first"]) % values["block_dim"]
         yield from zip(np.full(rows.size, core), at + begin, at + end)
+
+
+def assert_blocks_have_one_core(made, target, sizes):
+    """Also that the tiling keeps to the chip's limits. Returns its values."""
+    values = made.tiling(sizes, target.vector_cores, target.ub_bytes)
+    assert all(0 <= values[f] < 2**63 for f in made.fields), sizes
+    assert 1 <= values["block_dim"] <= target.vector_cores
+    running = made.running(values)
+    assert values["ub_used"] == max(values[f"{p.prefix}ub_used"] for p in running) <= target.ub_plan_bytes
+    assert all(1 <= values[f"{p.prefix}tile_rows"] <= target.max_block_count for p in running if p.rows)
+    for param in made.kernel.outputs:
+        elements = int(np.prod([expr.evaluate(d, sizes) for d in param.dims]))
+        found = np.array(
+            [run for piece in made.parts for run in stored(made, piece, param.name, values, sizes)], np.int64
+        ).reshape(-1, 3)
+        core, first, last = found[np.argsort(found[:, 1], kind="stable")].T
+        assert (first[1:] == last[:-1]).all() and (elements == 0 or (first[0] == 0 and last[-1] == elements))
+        seam = core[1:] != core[:-1]
+        assert (first[1:][seam] * param.dtype.itemsize % 32 == 0).all(), (param.name, sizes, values)
+    return values
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -109,26 +130,19 @@ def test_every_block_of_an_output_has_one_core(name, soc):
     assert len({step.name for step in made.steps}) == len(made.steps)
     seen, ran = set(), set()
     for _ in range(25):
-        sizes = random_sizes(rng, 1 << 18)
-        values = made.tiling(sizes, target.vector_cores, target.ub_bytes)
-        assert all(0 <= values[f] < 2**63 for f in made.fields), sizes
-        assert 1 <= values["block_dim"] <= target.vector_cores
-        running = made.running(values)
-        assert values["ub_used"] == max(values[f"{p.prefix}ub_used"] for p in running) <= target.ub_plan_bytes
-        assert all(1 <= values[f"{p.prefix}tile_rows"] <= target.max_block_count for p in running if p.rows)
+        values = assert_blocks_have_one_core(made, target, random_sizes(rng, 1 << 18))
         seen.add(values["block_dim"])
-        for param in made.kernel.outputs:
-            elements = int(np.prod([expr.evaluate(d, sizes) for d in param.dims]))
-            found = np.array(
-                [run for piece in made.parts for run in stored(made, piece, param.name, values, sizes)], np.int64
-            ).reshape(-1, 3)
-            core, first, last = found[np.argsort(found[:, 1], kind="stable")].T
-            assert (first[1:] == last[:-1]).all() and (elements == 0 or (first[0] == 0 and last[-1] == elements))
-            seam = core[1:] != core[:-1]
-            assert (first[1:][seam] * param.dtype.itemsize % 32 == 0).all(), (param.name, sizes, values)
-        ran |= {piece.template for piece in running}
+        ran |= {piece.template for piece in made.running(values)}
     assert max(seen) > 5, seen
     assert ("assembled" in ran) == (name in ("unaligned", "halves", "symbolic", "few rows")), ran
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(concats())
+def test_every_block_of_random_concats_has_one_core(kernel):
+    made, rng = scheduled(kernel[0]), random.Random(kernel[0])
+    for sizes in (*kernel[1], *(random_sizes(rng, 1 << 14) for _ in range(5))):
+        assert_blocks_have_one_core(made, chip(SOCS[0]), sizes)
 
 
 @pytest.mark.parametrize("name", ["aligned", "unaligned", "symbolic", "outer rows", "few rows"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from concat_kernels import concat_text
+from concat_kernels import concat_text, concats
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernel_runner import check, runner, scheduled
 
 from torchair_autofuse.messages import Reason
@@ -339,25 +338,6 @@ def test_parts_use_different_cores():
 
 
 # ---- random ---------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def concats(draw):
-    """(text, sizes of s0, s1, s2) of concats of up to five parts, along any of up to three axes."""
-    rank = draw(st.integers(1, 3))
-    axis = draw(st.integers(0, rank - 1))
-    fixed = st.sampled_from((1, 2, 3, 8, 16, 17, 31, 33, 64, 100, 255))
-    dims = [draw(st.one_of(st.just("s0"), fixed)) for _ in range(rank)]
-    parts = draw(st.lists(st.one_of(st.sampled_from(("s1", "s2", 1, 5)), fixed), min_size=2, max_size=5))
-    dtype = draw(st.sampled_from(("f16", "f32", "bf16", "i32", "bool")))
-    last = parts if axis == rank - 1 else dims[-1:]  # sizes of what a softmax reduces
-    floats = ("softmax",) if "f" in dtype and all(isinstance(n, int) for n in last) else ()
-    kinds = st.sampled_from(("copy", "neg", "bias", "fill", "keep", *floats))
-    bodies = draw(st.lists(kinds, min_size=1, max_size=3))
-    text = concat_text(dims, axis, parts, dtype, bodies=bodies, outputs=draw(st.integers(1, 2)))
-    small = st.sampled_from((0, 1, 2, 7, 16, 33, 100, 1000))
-    sizes = draw(st.lists(st.tuples(small, small, small), min_size=3, max_size=3))
-    return text, [dict(zip(("s0", "s1", "s2"), s)) for s in sizes]
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
