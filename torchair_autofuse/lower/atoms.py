@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.bounds import nonnegative
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.lower.strand import Strand
 
 Digits = tuple[int, ...]
 Meet = Callable[[int, int], bool]
 MAX_PARTS = 128
-"""Parts that one tensor may have; also ends the refinement of cuts against themselves shifted."""
+"""Parts that one tensor may have."""
+MAX_NESTED = 16
+"""Cuts inside cuts that are refined in one go: windows of an axis against the same axis shifted by a few elements would
+be cut into single elements."""
 
 
 @dataclass
@@ -29,12 +33,21 @@ class _Atom:
     cut: tuple[Digits, ...] | None = None  # the parts it consists of, in order
 
 
+def _never(x: int, y: int) -> bool:
+    return False
+
+
 @dataclass
 class Atoms:
-    """All atoms of one domain. What refines them returns None or False when it cannot; the caller then rolls back."""
+    """All atoms of one domain. What refines them returns None or False when it cannot; the caller then rolls back.
 
+    ``meet(x, y)``: whether two atoms may not become one, since some tensor varies over both.
+    """
+
+    meet: Meet = _never
     _atoms: list[_Atom] = field(default_factory=list)
     undo: list[Callable[[], object]] = field(default_factory=list)
+    _nesting: int = 0  # alignments under way
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
@@ -162,7 +175,7 @@ class Atoms:
             heads: list[Digits] = []
             for part in parts:
                 found = self.tail(part, inner)
-                if found is None or not self.unify(found[1], (low,), _never):
+                if found is None or not self.unify(found[1], (low,)):
                     return None
                 heads.append(found[0])
             pair = (self.new(outer, tuple(heads)), low)
@@ -277,11 +290,8 @@ class Atoms:
 
     # ---- the same -----------------------------------------------------------------------------------------------
 
-    def unify(self, a: Sequence[int], b: Sequence[int], meet: Meet) -> bool:
-        """Makes two digit sequences of one dim the same: atoms are split, cut alike, and shared.
-
-        ``meet(x, y)``: whether two atoms may not become one, since some tensor varies over both.
-        """
+    def unify(self, a: Sequence[int], b: Sequence[int]) -> bool:
+        """Makes two digit sequences of one dim the same: atoms are split, cut alike, and shared."""
         left, right = list(self.resolve(a)), list(self.resolve(b))
         while left and right:
             x, y = left[0], right[0]
@@ -290,7 +300,7 @@ class Atoms:
                 continue
             sx, sy = self.size(x), self.size(y)
             if expr.equal(sx, sy):
-                if self._nested(x, y) or meet(x, y) or not self._align(x, y, meet):
+                if self._nested(x, y) or self.meet(x, y) or not self._align(x, y):
                     return False
                 left, right = list(self.resolve(left)), list(self.resolve(right))
                 if left[0] != right[0]:  # aligning may have made one of them another
@@ -316,21 +326,32 @@ class Atoms:
     def _nested(self, x: int, y: int) -> bool:
         return x in self.closure((y,)) or y in self.closure((x,))
 
-    def _align(self, x: int, y: int, meet: Meet) -> bool:
+    def _align(self, x: int, y: int) -> bool:
         """Gives two atoms of equal size the same parts."""
         left, right = self.parts(x), self.parts(y)
-        if left is None:
+        if left is None or right is None:
+            # the whole one gets the other's parts, each of which some tensor may vary over beside it
+            whole, cut = (x, y) if left is None else (y, x)
+            if any(self.meet(whole, a) for a in self.closure((cut,))):
+                return False
+            if left is not None:
+                self._set_cut(y, left)
             return True
-        if right is None:
-            self._set_cut(y, left)
-            return True
-        a, b = list(left), list(right)
+        if self._nesting == MAX_NESTED:
+            return False
+        self._nesting += 1
+        try:
+            return self._align_parts(list(left), list(right))
+        finally:
+            self._nesting -= 1
+
+    def _align_parts(self, a: list[Digits], b: list[Digits]) -> bool:
         while a and b:
             if len(a) + len(b) > MAX_PARTS:
                 return False
             p, q = self.extent(a[0]), self.extent(b[0])
             if expr.equal(p, q):
-                if not self.unify(a.pop(0), b.pop(0), meet):
+                if not self.unify(a.pop(0), b.pop(0)):
                     return False
                 continue
             longer, shorter = (a, b) if _at_most(q, p) else (b, a)
@@ -365,29 +386,6 @@ class Atoms:
                 found.append(Strand(s.key | {(atom, i)}, s.steps, expr.add(at, s.offset)))
             at = expr.add(at, self.extent(part))
         return found
-
-
-@dataclass(frozen=True)
-class Strand:
-    """A run of indices of one dim: ``offset + sum(step * atom)`` over atoms that are whole.
-
-    ``key``: which part of each cut atom, as (atom, number of the part).
-    """
-
-    key: frozenset[tuple[int, int]] = frozenset()
-    steps: tuple[tuple[int, Expr], ...] = ()
-    offset: Expr = 0
-
-    def times(self, size: Expr) -> Strand:
-        return Strand(self.key, tuple((a, expr.mul(s, size)) for a, s in self.steps), expr.mul(self.offset, size))
-
-    def plus(self, other: Strand) -> Strand:
-        return Strand(self.key | other.key, self.steps + other.steps, expr.add(self.offset, other.offset))
-
-
-def _never(x: int, y: int) -> bool:
-    """:data:`Meet` of atoms of different parts: no element has an index along both."""
-    return False
 
 
 def _over(value: Expr, inner: Expr) -> Expr | None:

@@ -49,6 +49,9 @@ class Domain:
     _specs: dict[str, IndexSpec] = field(default_factory=dict)
     _movements: dict[str, Movement] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.atoms.meet = self._meet
+
     # ---- public -------------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
@@ -150,7 +153,7 @@ class Domain:
             for i, part in enumerate(parts):
                 for other in parts[:i]:
                     mark = self.mark()
-                    if self.atoms.unify(part, other, self._meet):
+                    if self.atoms.unify(part, other):
                         break
                     self.rollback(mark)
 
@@ -425,7 +428,7 @@ class Domain:
     def _unify(self, a: DimMap, b: DimMap, ref: TensorRef) -> Reason | None:
         """Makes two maps of one tensor the same, by splitting atoms or by sharing axes that never meet in a tensor."""
         for da, db in zip(a, b):
-            if not self.atoms.unify(da, db, self._meet):
+            if not self.atoms.unify(da, db):
                 return Reason("AF211", f"{ref} is read through two different index maps")
         return None
 
@@ -467,7 +470,7 @@ class Domain:
                 for y in sorted(self.atoms.closure(others)):
                     mark = self.mark()
                     same = self.resolve((x,)) != (x,)  # a part of what has been shared already
-                    if same or (expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,), self._meet)):
+                    if same or (expr.equal(self.size(x), self.size(y)) and self.atoms.unify((x,), (y,))):
                         break
                     self.rollback(mark)
 

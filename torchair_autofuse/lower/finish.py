@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.loop.ir import Kernel, Load, Nest, Param, Reduce, Store, defined_names
+from torchair_autofuse.loop.ir import Kernel, Load, Nest, Param, Reduce, defined_names
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
 from torchair_autofuse.loop.verify import VerifyError, verify
 from torchair_autofuse.lower.checks import ALL as LOADABLE
-from torchair_autofuse.lower.registry import RULES, data_positions
+from torchair_autofuse.lower.registry import RULES, Permute, data_positions
 from torchair_autofuse.lower.symbols import bind_symbols
-from torchair_autofuse.lower.uniform import uniform_value
+from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
 
 
@@ -65,7 +65,7 @@ def finish(
     if isinstance(bound, Reason):
         return bound
     bound, refs = _without_idle(graph, bound, nests, loaded, refs, outputs)
-    unproved = _unproved_window(bound)
+    unproved = _unproved_window(graph, nodes, bound)
     if unproved is not None:
         return unproved
     digest = content_digest(bound)
@@ -82,10 +82,11 @@ def _kind(nests: Nests) -> str:
     return "Move" if all(isinstance(v, Load) for v in values) else "Pointwise"
 
 
-def _unproved_window(kernel: Kernel) -> Reason | None:
+def _unproved_window(graph: Graph, nodes: Sequence[Node], kernel: Kernel) -> Reason | None:
     """Refuses windows that are not proved, for all sizes, to lie in their tensors and to be apart."""
-    accesses = [a for n in kernel.nests for a in (*n.values, *n.stores) if isinstance(a, (Load, Store))]
-    if not kernel.symbols or all(a.offset == 0 for a in accesses):
+    moves = (RULES[n.type].movement for n in nodes)
+    still = all(m is None or isinstance(m(op_view(graph, n)), Permute) for n, m in zip(nodes, moves))
+    if still or not kernel.symbols:
         return None
     try:
         verify(kernel)

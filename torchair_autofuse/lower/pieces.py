@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Strides
-from torchair_autofuse.lower.atoms import Strand
 from torchair_autofuse.lower.domain import Domain
 from torchair_autofuse.lower.index_maps import DimMap
+from torchair_autofuse.lower.strand import Strand
 
 Key = frozenset[tuple[int, int]]
 """Which part of each cut atom: (atom, number of the part)."""
