@@ -128,3 +128,35 @@ def test_an_output_that_is_reduced_elsewhere_in_the_op_is_refused() -> None:
     made = plan_of(graph, INTO_0)
     assert all(not set(g) >= {"e", "sum", "y"} for g in groups(made))
     assert any(code == "AF209" for _, _, code in codes(made))
+
+
+def test_what_is_repeated_beside_the_output_is_refused() -> None:
+    """y = exp(d) * 2 goes into d, while another tile, or the next part, still reads d for exp(d) + x."""
+    b = GraphBuilder()
+    d = b.data([4, 1])
+    e = b.op("Exp", d, name="e")
+    y = b.op("Muls", e, name="y", value=2.0)
+    wide = [b.op("Add", e, b.data([4, n]), name=f"s{n}") for n in (3, 5)]
+    joined = b.op("ConcatV2", *wide, b.const(1), name="c")
+    b.output(y, b.op("Neg", joined, name="n"))
+    graph = graph_of(b)
+    assert groups(plan_of(graph)) == [["e", "y", "s3", "s5", "c", "n"]]
+    made = plan_of(graph, INTO_0)
+    assert groups(made) == [["e", "y"], ["s3", "s5", "c", "n"]]
+    assert {("e", "s3", "AF209"), ("e", "s5", "AF209")} <= codes(made)
+    assert any("is repeated along other axes" in r.reason for r in made.refusals)
+
+
+def test_what_meets_other_elements_on_its_way_is_refused() -> None:
+    """exp(d) with its halves exchanged is added to it and goes into d."""
+    b = GraphBuilder()
+    d = b.data([4, 8])
+    e = b.op("Exp", d, name="e")
+    low = b.op("StridedSliceV2", e, b.const([0]), b.const([4]), b.const([1]), b.const([1]), name="low")
+    high = b.op("StridedSliceV2", e, b.const([4]), b.const([8]), b.const([1]), b.const([1]), name="high")
+    b.output(b.op("Add", e, b.op("ConcatV2", high, low, b.const(1), name="c"), name="y"))
+    graph = graph_of(b)
+    assert [len(g) for g in groups(plan_of(graph))] == [5]
+    made = plan_of(graph, INTO_0)
+    assert all(not {"e", "y"} <= set(g) for g in groups(made))
+    assert any(r.code == "AF209" and "moves in the same op" in r.reason for r in made.refusals)

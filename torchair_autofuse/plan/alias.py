@@ -10,7 +10,8 @@ GE orders ops by their data and control edges only. So:
 2. Inside one fused op, memory is read and written tile by tile. An op that reads the overwritten tensor may be in one
    cluster with its writer only where both move over that memory in the same way: equal row-major sequences of axes.
    Then every element is read by the core, and in the tile, that writes it, before it is written. And what is read must
-   not go into a reduction: another core, or a second pass, may need elements that are overwritten by then.
+   not go into a reduction, nor be repeated along an axis that the result does not have, nor meet other elements in a
+   slice or concat: another core, a second pass or the tile beside may need elements that are overwritten by then.
 
 Readers are followed through reshapes, which share their source's memory; copies (Identity, TensorMove) do not.
 """
@@ -29,6 +30,7 @@ from torchair_autofuse.messages import Reason
 SOURCES = frozenset(("Data", "RefData", "Const", "Constant", "ConstPlaceHolder"))
 """Types of nodes that nothing reaches and that write nothing."""
 _COPIES = frozenset(("Identity", "IdentityN", "TensorMove"))
+_ELSEWHERE = (Windows, Join, Margin, Rows)  # movements to other elements
 _FIRST_ONLY = ("Assign", "Scatter", "IndexPut", "InplaceIndexAdd", "ViewCopy")  # ops that write into input 0 alone
 
 
@@ -47,18 +49,17 @@ class Writes:
             for reader, i in _readers(graph, memory):
                 if reader.name not in domain.nodes or i not in data_positions(reader, RULES[reader.type]):
                     continue
-                read = domain.operand_map(reader, i)
-                if isinstance(read, Reason):
-                    return read
-                other = (Windows, Join, Margin, Rows)  # at other indices than the result's
-                apart = isinstance(domain.movement(reader), other)
-                if apart or domain.flat(read) != domain.flat(domain.map_of(result)):  # resolved anew: axes may be split
+                if not (apart := isinstance(domain.movement(reader), _ELSEWHERE)):
+                    read = domain.operand_map(reader, i)
+                    if isinstance(read, Reason):
+                        return read
+                    apart = domain.flat(read) != domain.flat(domain.map_of(result))  # resolved anew: axes may be split
+                if apart:
                     text = f"{result} is written into {memory}, which {reader.name} reads through another index map"
                     return Reason("AF209", text)
-                if _feeds_reduction(graph, domain, reader):
-                    text = (
-                        f"{result} is written into {memory}, which is reduced in the same op ({reader.name} reads it)"
-                    )
+                again = _needed_again(graph, domain, reader, result)
+                if again is not None:
+                    text = f"{result} is written into {memory}, which {again} in the same op ({reader.name} reads it)"
                     return Reason("AF209", text)
         return None
 
@@ -87,19 +88,24 @@ def writes(graph: Graph, ref_outputs: Iterable[tuple[int, int]]) -> Writes:
     return Writes(tuple(waits), tuple(results))
 
 
-def _feeds_reduction(graph: Graph, domain: Domain, node: Node) -> bool:
-    """Whether a value that follows from the node inside the cluster, or the node itself, is a reduction."""
+def _needed_again(graph: Graph, domain: Domain, node: Node, result: TensorRef) -> str | None:
+    """What happens to the node, or to a value that follows from it inside the cluster, beyond the tile that writes."""
+    axes = domain.atoms.leaves(domain.flat(domain.map_of(result)))
     seen = {node.name}
     stack = [node]
     while stack:
         here = stack.pop()
         if RULES[here.type].kind == "reduce":
-            return True
+            return "is reduced"
+        if isinstance(domain.movement(here), _ELSEWHERE):
+            return f"{here.name} moves"
+        if not all(domain.atoms.leaves(domain.flat(domain.map_of(ref))) <= axes for ref in here.outputs):
+            return "is repeated along other axes"
         for consumer in (c for ref in here.outputs for c, _ in graph.consumers.get(ref, ())):
             if consumer.name in domain.nodes and consumer.name not in seen:
                 seen.add(consumer.name)
                 stack.append(consumer)
-    return False
+    return None
 
 
 def _overwritten(node: Node) -> list[TensorRef]:
