@@ -59,3 +59,12 @@ def test_sizes_survive():
 def test_other_text_is_refused(text):
     with pytest.raises(ValueError, match="not a tiling expression"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["Min(6, 2*s0)/2", "Max(0, Min(6, 2*s0) - Min(2, 2*s0))/2", "s0*(s0 + 1)/2 + 3"])
+def test_sizes_with_a_fraction_are_exact_quotients(text):
+    """Half of what is known to be even has no floor left; a sum of halves is one quotient, not several."""
+    tree = from_expr(expr.parse(text))
+    for s0 in range(8):
+        value = evaluate([Let("r", tree)], {"s0": s0})["r"]
+        assert value == expr.evaluate(expr.parse(text), {"s0": s0}) and isinstance(value, int)

@@ -109,6 +109,9 @@ def from_expr(e: Expr) -> Tree:
     if isinstance(e, sympy.Integer):
         return int(e)
     if isinstance(e, (sympy.Add, sympy.Mul)):
+        if not all(a.as_coeff_Mul()[0].is_Integer for a in sympy.Add.make_args(e)):
+            numerator, denominator = sympy.fraction(sympy.together(e))  # a size, so the quotient is exact
+            return floordiv(from_expr(numerator), from_expr(denominator))
         join = add if isinstance(e, sympy.Add) else mul
         return join(*(from_expr(a) for a in sorted(e.args, key=str)))
     if isinstance(e, sympy.Pow) and e.exp.is_Integer and int(e.exp) > 0:
