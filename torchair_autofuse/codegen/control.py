@@ -30,6 +30,8 @@ _FLAT_CALLS = {"CopyIn": "col, cols", "Compute": "cols", "CopyOut": "col, cols"}
 
 def process(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
     """Body of Process. ``tile``: the functions called per tile; ``panel``, ``free``: LoadPanel and FreePanel exist."""
+    if schedule.inside:
+        return _kept(schedule, names, [f"{f}({_CALLS[f]});" for f in tile], panel=panel, free=free)
     if schedule.rows is None:
         return _flat(schedule, [f"{f}({_FLAT_CALLS[f]});" for f in tile], panel=panel, free=free)
     return _rows(schedule, names, [f"{f}({_CALLS[f]});" for f in tile], panel=panel, free=free)
@@ -103,6 +105,37 @@ def _rows(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool,
         "    return;",
         "}",
         *columns,
+    ]
+
+
+def _kept(schedule: Schedule, names: Names, tile: Sequence[str], *, panel: bool, free: bool) -> list[str]:
+    """A core's tiles of rows, each with all, or a run, of the indices inside it."""
+    around = len(schedule.outer) - len(schedule.inside)
+    return [
+        "const int64_t begin = GetBlockIdx() * t_.core_units;",
+        "const int64_t end = Lesser(begin + t_.core_units, t_.total_units);",
+        "if (begin >= end) {",
+        "    return;",
+        "}",
+        "for (int64_t col = 0; col < t_.total_cols; col += t_.tile_cols) {",
+        "    const uint32_t cols = Lesser(t_.tile_cols, t_.total_cols - col);",
+        f"    const uint32_t pitch = RoundUp(cols, {schedule.align});",
+        "    for (int64_t unit = begin; unit < end;) {  // a tile of rows",
+        "        const int64_t block = unit / t_.inside;",
+        "        int64_t index = unit % t_.inside;",
+        "        const int64_t stop = Lesser(t_.inside, index + end - unit);",
+        "        unit += stop - index;",
+        "        const int64_t r = block % t_.row_tiles * t_.tile_rows;",
+        "        const uint32_t rows = Lesser(t_.tile_rows, t_.total_rows - r);",
+        *(["        SetOuter(block / t_.row_tiles);"] if around else []),
+        *(["        LoadPanel(r, col, rows, cols, pitch);"] if panel else []),
+        "        for (; index < stop; ++index) {",
+        "            SetInside(index);",
+        *(f"            {line}" for line in tile),
+        "        }",
+        *(["        FreePanel();"] if free else []),
+        "    }",
+        "}",
     ]
 
 

@@ -68,7 +68,7 @@ def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> Ker
 
 _SUFFIX = {
     "row_resident": "Resident", "column_resident": "Resident", "row_streaming": "Streaming",
-    "column_streaming": "Streaming", "row_split": "Split", "column_split": "Split", "pointwise": "",
+    "column_streaming": "Streaming", "row_split": "Split", "column_split": "Split", "pointwise": "", "kept_rows": "",
 }  # fmt: skip
 
 
@@ -241,12 +241,14 @@ class _Writer:
         if self.s.streamed:
             return [Function(f.name, f.args, f.body) for f in self._passes()]
         found = []
-        if self.s.outer:
-            found.append(
-                Function("SetOuter", "int64_t outer", control.outer_indices(self.names, list(enumerate(self.s.outer))))
-            )
+        axes = list(enumerate(self.s.outer))
+        around = len(axes) - len(self.s.inside)
+        for name, some in (("SetOuter", axes[:around]), ("SetInside", axes[around:])):
+            if some:
+                found.append(Function(name, "int64_t outer", control.outer_indices(self.names, some)))
         if self.has_panel:
             args = "" if self.flat else "int64_t r, int64_t col, uint32_t cols, uint32_t pitch"
+            args = control.TILE_ARGS if self.s.inside else args
             found.append(Function("LoadPanel", args, self._load_panel(), "What all tiles of a panel share."))
         if self.frees_panel:
             found.append(Function("FreePanel", "", self.queues.free(self.queues.groups("in", 0))))

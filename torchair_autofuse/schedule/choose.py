@@ -8,6 +8,7 @@ from torchair_autofuse.loop.ir import Kernel, Nest, Reduce
 from torchair_autofuse.loop.rewrite import canonical
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule.columns import column_schedule
+from torchair_autofuse.schedule.kept import kept_schedule
 from torchair_autofuse.schedule.order import conflict, orders
 from torchair_autofuse.schedule.pointwise import tiles_schedule
 from torchair_autofuse.schedule.reasons import values_reason
@@ -23,8 +24,8 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     """The schedule of a kernel, or why there is none. Several nests become parts that run one after the other.
 
     Short innermost axes are written out where that helps; the others are put in the order that serves the copies best.
-    Without reductions: tiles of any part of the
-    elements, transposed in UB where tensors are contiguous along different axes. With: whole rows (or columns, where
+    Without reductions: tiles of any part of the elements, transposed in UB where tensors are contiguous along different
+    axes; rows that several outer indices need stay in UB for these. With: whole rows (or columns, where
     an axis further out is reduced) in UB as far as they fit, else passes over tiles, shared by several cores where
     that pays. What sizes decide is decided by the tiling key. Refuses with AF202 for values without instructions, AF210
     for what no template covers, AF212 when even the smallest tile does not fit in UB, and AF213 for too many nests.
@@ -32,6 +33,8 @@ def schedule(kernel: Kernel, chip: Chip) -> Schedule | Reason:
     nests = canonical(kernel).nests
     if len(nests) == 1:
         made = _nest(kernel, nests[0], chip)
+        if isinstance(made, Schedule) and made.template == "pointwise":
+            return kept_schedule(kernel, made.nest, chip) or made
         stored = [s.param for s in nests[0].stores]
         if not isinstance(made, Reason) or len(stored) == len(set(stored)):
             return made

@@ -123,7 +123,13 @@ def _rows_steps(
             if program.bufs[x.buf].layout == Layout.FULL
         ),
     )
-    split = all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
+    split = not resident and all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
+    # what every core reads of the rows that all share: where that is more than 2 %, cores have columns of their own
+    shared = sum(program.bufs[x.buf].itemsize for x in program.loads if program.bufs[x.buf].layout == Layout.ROW)
+    again = t.sub(t.mul(Var("wanted"), shared * 50), t.mul(Var("rows_work"), traffic))
+    own = t.select(t.maximum(again, 0), t.minimum(Var("wanted"), t.ceildiv(Var("cols_work"), LANES)), 1)
+    columns_first = (Let("columns", t.select(t.mod(Var("cols_work"), align), 1, own)),) if split and shared else ()
+    row_wanted = t.maximum(t.floordiv(Var("wanted"), Var("columns")), 1) if columns_first else Var("wanted")
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
     cores_per_row = t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)
     most_rows = t.minimum(Var("core_rows"), chip.max_block_count)
@@ -134,8 +140,19 @@ def _rows_steps(
         Let("total_cols", t.from_expr(cols.size), field=True),
         Let("rows_work", t.maximum(Var("total_rows"), 1)),
         Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), BYTES_PER_CORE)),
+        Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
+        Let("unit", row_unit(program, access, (*outer, rows))),
+        *columns_first,
+        Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), row_wanted), t.maximum(Var("unit"), 1)), field=True),
+        Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
+        # columns are shared out only where every row starts on a 32-byte block
+        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, cores_per_row) if split else 1),
+        Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), field=True),
+        Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
+        Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
         Let("spare", spare),
-        Let("pitch", t.roundup(Var("cols_work"), align)),
+        Let("pitch", t.roundup(t.minimum(Var("cols_work"), Var("core_cols")), align)),
         Let("row_room", t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0)),
         Let("fit_double", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), more))),
         *(
@@ -151,16 +168,6 @@ def _rows_steps(
             if resident
             else (Let("fit", Var("fit_double")),)
         ),
-        Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), BYTES_PER_CORE)),
-        Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
-        Let("unit", row_unit(program, access, (*outer, rows))),
-        Let("core_rows", t.roundup(t.ceildiv(Var("rows_work"), Var("wanted")), t.maximum(Var("unit"), 1)), field=True),
-        Let("row_cores", t.ceildiv(Var("rows_work"), Var("core_rows"))),
-        # columns are shared out only where every row starts on a 32-byte block
-        Let("spread", t.select(t.mod(Var("cols_work"), align), 1, cores_per_row) if split and not resident else 1),
-        Let("core_cols", t.roundup(t.ceildiv(Var("cols_work"), Var("spread")), LANES), field=True),
-        Let("col_cores", t.ceildiv(Var("cols_work"), Var("core_cols")), field=True),
-        Let("block_dim", t.mul(Var("row_cores"), Var("col_cores"))),
         Let("tile_rows", t.maximum(t.minimum(Var("fit"), most_rows), 1), field=True),
         Let("tile_cols", t.minimum(t.select(Var("fit"), Var("cols_work"), widest), Var("core_cols")), field=True),
         *capacity_steps(t.roundup(Var("tile_cols"), align)),

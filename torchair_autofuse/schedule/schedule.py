@@ -41,6 +41,7 @@ class Schedule:
     members: tuple[Schedule, ...] = ()  # the parts whose rows one tile puts together; it has no program of its own
     prefix: str = ""  # of the names of its tiling values, as one of several variants or parts
     tiling_key: int | str = 1
+    inside: tuple[Axis, ...] = ()  # the last of the outer axes, which a tile of rows goes through before the next one
     shared: bool = False  # several cores share a block of kept work and exchange results through workspace
 
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:

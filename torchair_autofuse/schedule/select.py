@@ -8,7 +8,7 @@ from typing import Any
 
 from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store
+from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store, Value
 from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule.lanes import LaneSelector
 from torchair_autofuse.schedule.program import Layout, Program, Segment, Transfer
@@ -32,7 +32,7 @@ class Selector(LaneSelector):
     def program(self) -> Program:
         """The whole nest. Raises KeyError or ValueError for what schedule.isa does not list (legality comes first)."""
         for value in self._nest.values:
-            self._origin = ", ".join(value.origin)
+            self._enter(value)
             if isinstance(value, Const):
                 self._consts[value.name] = value
             elif isinstance(value, Load):
@@ -48,9 +48,13 @@ class Selector(LaneSelector):
             else:
                 self._sizes[value.name] = value.offset
         for store in self._nest.stores:
-            self._origin = ", ".join(store.origin)
+            self._enter(store)
             self._store(store)
         return self._finish(("panel", "tile"), (False, True))
+
+    def _enter(self, item: Value | Store) -> None:
+        """What follows is for a value or store of the nest."""
+        self._origin = ", ".join(item.origin)
 
     def _finish(self, names: Sequence[str], loops: Sequence[bool]) -> Program:
         parts = zip(names, loops, self._loads, self._instrs, self._stores)

@@ -1,0 +1,177 @@
+"""The template for rows that several outer indices need: they stay in UB while the kernel goes through those.
+
+Cosines [s, d] that rotate x[b, h, s, d] are loaded once per tile of rows and used for every b and h, instead of being
+read again for each. A core has whole tiles of rows with all that is inside them, as far as there are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchair_autofuse.loop import expr
+from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Axis, Kernel, Load, Nest, Store, Value, defined_names
+from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import apart, copies_reason
+from torchair_autofuse.schedule.program import LANES, Layout, Program
+from torchair_autofuse.schedule.reasons import types_reason
+from torchair_autofuse.schedule.schedule import Schedule
+from torchair_autofuse.schedule.select import Selector
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, size_steps, used_step
+from torchair_autofuse.schedule.tiling import Let, Var
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
+from torchair_autofuse.soc.chip import Chip
+
+_SYMBOL = 1009
+"""What a symbol counts as where sizes are compared: most are large."""
+
+
+class KeptSelector(Selector):
+    """What does not vary over the axes ``inside`` is made once per tile of rows, the rest for each of their indices."""
+
+    def __init__(self, nest: Nest, rows: str, cols: str, inside: frozenset[str]) -> None:
+        super().__init__(nest, rows, cols)
+        self._inside = inside
+        self._segment = 0
+
+    def _enter(self, item: Value | Store) -> None:
+        super()._enter(item)
+        axes = [a for a, _ in item.strides] if isinstance(item, Store) else self._nest.domains[defined_names(item)[0]]
+        self._segment = int(bool(self._inside & set(axes)))
+
+    def _home(self, layout: Layout) -> int:
+        return self._segment
+
+    def _cached(self, key: tuple[object, ...], make: object) -> int:
+        return super()._cached((self._segment, *key), make)  # the loop cannot fill what comes before it
+
+
+def kept_schedule(kernel: Kernel, nest: Nest, chip: Chip) -> Schedule | None:
+    """A schedule of ``nest`` (canonical, without reductions), or None where it keeps nothing or does not fit."""
+    if len(nest.axes) < 3:
+        return None
+    rows, cols = nest.axes[-2], nest.axes[-1]
+    inside = _inside(nest, rows, cols)
+    if not inside or not _stores_everything(nest, frozenset(a.name for a in inside)):
+        return None
+    around = [a for a in nest.axes[:-2] if a not in inside]
+    nest = Nest(nest.name, (*around, *inside, rows, cols), nest.values, nest.stores)
+    outer = nest.axes[:-2]
+    selector = KeptSelector(nest, rows.name, cols.name, frozenset(a.name for a in inside))
+    program = selector.program()
+    if copies_reason(program, nest.axes, permuted=True) is not None or types_reason(program) is not None:
+        return None
+    transfers = (*program.loads, *program.stores)
+    if any(x.lookups or x.back for x in transfers):
+        return None
+    if not all(apart(program, store, cols) for store in program.stores):
+        return None
+    ub = plan(program, chip.max_live_tensors)
+    if slots_reason(ub) is not None:
+        return None
+    align = row_align(program)
+    steps = _steps(program, ub, nest, around, inside, rows, cols, align, chip)
+    made = Schedule(
+        "kept_rows", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, inside=tuple(inside)
+    )
+    for size in (1, 1 << 24):  # a row that fits in UB, and one that does not
+        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
+            return None
+    return made
+
+
+def _inside(nest: Nest, rows: Axis, cols: Axis) -> list[Axis]:
+    """The outer axes that the load that is read most often lacks, in order."""
+    best: list[Axis] = []
+    most = 1
+    for value in nest.values:
+        if isinstance(value, Load):
+            axes = {a for a, _ in value.strides}
+            absent = [a for a in nest.axes[:-2] if a.name not in axes]
+            times = expr.evaluate(expr.product(a.size for a in absent), _Sample())
+            if {rows.name, cols.name} <= axes and absent and times > most:
+                best, most = absent, times
+    return best
+
+
+class _Sample(dict[str, int]):
+    """A size for any symbol."""
+
+    def __missing__(self, name: str) -> int:
+        return _SYMBOL
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _stores_everything(nest: Nest, inside: frozenset[str]) -> bool:
+    """Whether every store has all axes, and a value that varies over those inside."""
+    names = {a.name for a in nest.axes}
+    return all({a for a, _ in s.strides} == names and inside & set(nest.domains[s.value]) for s in nest.stores)
+
+
+def _steps(
+    program: Program,
+    ub: UbPlan,
+    nest: Nest,
+    around: Sequence[Axis],
+    inside: Sequence[Axis],
+    rows: Axis,
+    cols: Axis,
+    align: int,
+    chip: Chip,
+) -> tuple[Let, ...]:
+    full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
+    col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
+    fixed = fixed_bytes(program, ub)
+    moved = (program.bufs[x.buf] for x in (*program.loads, *program.stores))
+    traffic = sum(b.itemsize for b in moved if b.layout == Layout.FULL and b.segment == 1)
+    spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
+    widest = t.rounddown(t.maximum(t.floordiv(Var("spare"), full + row + col), 0), LANES)
+
+    def size(axes: Sequence[Axis]) -> Expr:
+        return expr.product(a.size for a in axes)
+
+    return (
+        *size_steps(nest),
+        Let("total_rows", t.from_expr(rows.size), field=True),
+        Let("total_cols", t.from_expr(cols.size), field=True),
+        Let("inside", t.from_expr(size(inside)), field=True),
+        Let("around", t.from_expr(size(around))),
+        Let("rows_work", t.maximum(Var("total_rows"), 1)),
+        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        Let("spare", spare),
+        Let("pitch", t.roundup(Var("cols_work"), align)),
+        Let("row_room", t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0)),
+        Let("fit", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), col + colb))),
+        Let("work", t.mul(Var("rows_work"), Var("cols_work"), t.maximum(t.mul(Var("inside"), Var("around")), 1))),
+        Let(
+            "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), BYTES_PER_CORE), 1))
+        ),
+        # rows of a core, in as few tiles as fit, of equal size
+        Let("share", t.maximum(t.ceildiv(t.mul(Var("rows_work"), t.maximum(Var("around"), 1)), Var("wanted")), 1)),
+        Let("most", t.maximum(t.minimum(t.minimum(Var("fit"), Var("rows_work")), chip.max_block_count), 1)),
+        Let(
+            "tile_rows",
+            t.minimum(t.ceildiv(Var("share"), t.ceildiv(Var("share"), Var("most"))), Var("most")),
+            field=True,
+        ),
+        Let("tile_cols", t.select(Var("fit"), Var("cols_work"), t.minimum(widest, Var("cols_work"))), field=True),
+        Let("row_tiles", t.ceildiv(Var("total_rows"), Var("tile_rows")), field=True),
+        Let("blocks", t.mul(Var("row_tiles"), Var("around"))),
+        Let("total_units", t.mul(Var("blocks"), Var("inside")), field=True),
+        Let("units_work", t.maximum(Var("total_units"), 1)),
+        # cores have whole tiles of rows, unless these are too few for half of the cores
+        Let("whole", t.maximum(t.sub(t.add(t.mul(Var("blocks"), 2), 1), Var("wanted")), 0)),
+        Let(
+            "core_units",
+            t.roundup(
+                t.ceildiv(Var("units_work"), Var("wanted")), t.select(Var("whole"), t.maximum(Var("inside"), 1), 1)
+            ),
+            field=True,
+        ),
+        Let("block_dim", t.ceildiv(Var("units_work"), Var("core_units"))),
+        *capacity_steps(t.roundup(Var("tile_cols"), align)),
+        used_step(full, row, col, colb, fixed),
+    )
