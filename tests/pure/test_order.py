@@ -153,22 +153,36 @@ def assert_blocks_have_one_owner(made, sizes):
     axes = (*made.outer, made.rows, made.cols)
     counts = [expr.evaluate(a.size, sizes) for a in axes]
     index = np.indices(counts).reshape(len(axes), -1)
-    row = np.arange(index.shape[1]) // max(counts[-1], 1)
-    owner = row // values["core_rows"] * values["col_cores"] + index[-1] // values["core_cols"]
+    owner = owners(made, values, counts, index)
     assert owner.size == 0 or owner.max() < values["block_dim"]
+    stored = {}
     for store in made.program.stores:
         param = made.kernel.param[store.param]
         strides = {a: expr.evaluate(s, sizes) for a, s in store.strides}
         once = np.ones(owner.size, bool)
-        at = np.zeros(owner.size, np.int64)
+        at = np.full(owner.size, expr.evaluate(store.offset, sizes), np.int64)
         for axis, i in zip(axes, index):
             once &= (i == 0) | (axis.name in strides)
             at += strides.get(axis.name, 0) * i
         at = (at[once][:, None] + np.arange(store.lanes)).ravel()  # lanes are stored whole
-        assert (np.sort(at) == np.arange(np.prod([expr.evaluate(d, sizes) for d in param.dims]))).all(), store.param
-        blocks = np.stack([at * param.dtype.itemsize // 32, np.repeat(owner[once], store.lanes)])
+        mine = np.stack([at, at * param.dtype.itemsize // 32, np.repeat(owner[once], store.lanes)])
+        stored.setdefault(store.param, []).append(mine)
+    for param in made.kernel.outputs:
+        at, *blocks = np.concatenate(stored[param.name], axis=1)
+        assert (np.sort(at) == np.arange(np.prod([expr.evaluate(d, sizes) for d in param.dims]))).all(), param.name
         pairs = np.unique(blocks, axis=1)
-        assert len(np.unique(pairs[0])) == pairs.shape[1], (store.param, sizes, values)
+        assert len(np.unique(pairs[0])) == pairs.shape[1], (param.name, sizes, values)
+
+
+def owners(made, values, counts, index):
+    """The core of every element of the nest."""
+    row = np.arange(index.shape[1]) // max(counts[-1], 1)
+    if not made.inside:
+        return row // values["core_rows"] * values["col_cores"] + index[-1] // values["core_cols"]
+    outer = row // max(counts[-2], 1)
+    around, inner = outer // max(values["inside"], 1), outer % max(values["inside"], 1)
+    block = around * values["row_tiles"] + index[-2] // values["tile_rows"]
+    return (block * values["inside"] + inner) // values["core_units"]
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -218,6 +232,35 @@ def test_random_outputs_have_one_owner_per_block(first):
         for size in sizes if made.rows is not None else ():
             assert_blocks_have_one_owner(made, size)
     assert kinds == {"pointwise", "transpose"}
+
+
+KEPT = """
+kernel rotated(in x: {0}[s0, 12, s1, 64], in c: {0}[s1, 64], out y: {0}[s0, 12, s1, 64]) where s0 = x.0, s1 = x.2
+nest n0 [a0: s0, a1: 12, a2: s1, a3: 64]
+  v0: {0} = load x[768*s1*a0 + 64*s1*a1 + 64*a2 + a3]
+  v1: f32 = cast(v0, rint)
+  v2: {0} = load c[64*a2 + a3]
+  v3: f32 = cast(v2, rint)
+  v4: f32 = mul(v1, v3)
+  v5: {0} = cast(v4, rint)
+  store y[768*s1*a0 + 64*s1*a1 + 64*a2 + a3] = v5
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_kept_rows_have_one_owner_per_block(dtype):
+    made = scheduled(KEPT.format(dtype))
+    assert made.template == "pointwise", "rows and columns are one axis: it is shared by all"
+    turned = KEPT.format(dtype).replace(f"in c: {dtype}[s1, 64]", f"in c: {dtype}[s1, 128]")
+    made = scheduled(turned.replace("load c[64*a2 + a3]", "load c[128*a2 + a3]"))
+    assert made.template == "kept_rows" and sizes_of(made) == ["12*s0", "s1", "64"]
+    for shape in itertools.product((1, 2, 5), (1, 2, 7, 48, 49, 1000)):
+        sizes = dict(zip(("s0", "s1"), shape))
+        assert_blocks_have_one_owner(made, sizes)
+        values = made.tiling(sizes, CHIP.vector_cores, CHIP.ub_bytes)
+        if shape[1] >= 48:
+            assert values["core_units"] % values["inside"] == 0, "no core reads rows that another has read"
+            assert values["block_dim"] >= 24
 
 
 def test_transpositions_use_the_cores():

@@ -455,10 +455,10 @@ extern "C" __global__ __aicore__ void golden_layer_norm(GM_ADDR x, GM_ADDR resid
 struct GoldenLayerNormTiling {
     int64_t total_rows;
     int64_t total_cols;
-    int64_t buffers;
     int64_t core_rows;
     int64_t core_cols;
     int64_t col_cores;
+    int64_t buffers;
     int64_t tile_rows;
     int64_t tile_cols;
     int64_t cap_row;
@@ -474,13 +474,6 @@ struct GoldenLayerNormTiling {
 //   * total_cols = 768
 //     rows_work = Max(total_rows, 1)
 //     cols_work = Max(total_cols, 1)
-//     spare = ((ub_bytes - 8192) - 11008)
-//     pitch = RoundUp(cols_work, 16)
-//     row_room = Max((spare - (pitch * 6)), 0)
-//     fit_double = (row_room / ((pitch * 20) + 48))
-//     fit_single = (row_room / ((pitch * 14) + 48))
-//   * buffers = fit_double > 0 ? 2 : 1
-//     fit = (total_cols > 0 ? (fit_double > 0 ? fit_double : fit_single) : 0)
 //     traffic = (((rows_work * cols_work) * 6) / 4096)
 //     wanted = Min(core_num, Max(traffic, 1))
 //     unit = 8
@@ -490,6 +483,13 @@ struct GoldenLayerNormTiling {
 //   * core_cols = RoundUp(CeilDiv(cols_work, spread), 256)
 //   * col_cores = CeilDiv(cols_work, core_cols)
 //     block_dim = row_cores * col_cores
+//     spare = ((ub_bytes - 8192) - 11008)
+//     pitch = RoundUp(Min(cols_work, core_cols), 16)
+//     row_room = Max((spare - (pitch * 6)), 0)
+//     fit_double = (row_room / ((pitch * 20) + 48))
+//     fit_single = (row_room / ((pitch * 14) + 48))
+//   * buffers = fit_double > 0 ? 2 : 1
+//     fit = (total_cols > 0 ? (fit_double > 0 ? fit_double : fit_single) : 0)
 //   * tile_rows = Max(Min(fit, Min(core_rows, 4095)), 1)
 //   * tile_cols = Min((fit > 0 ? cols_work : RoundDown(Max((spare / 42), 0), 256)), core_cols)
 //   * cap_row = RoundUp(tile_cols, 256)

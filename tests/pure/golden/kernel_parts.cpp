@@ -277,11 +277,6 @@ struct GoldenPartsTiling {
 //   * p0_total_cols = 16
 //     p0_rows_work = Max(p0_total_rows, 1)
 //     p0_cols_work = Max(p0_total_cols, 1)
-//     p0_spare = ((ub_bytes - 8192) - 2048)
-//     p0_pitch = RoundUp(p0_cols_work, 16)
-//     p0_row_room = Max((p0_spare - (p0_pitch * 0)), 0)
-//     p0_fit_double = (p0_row_room / (p0_pitch * 8))
-//     p0_fit = p0_fit_double
 //     p0_traffic = (((p0_rows_work * p0_cols_work) * 4) / 4096)
 //     p0_wanted = Min(core_num, Max(p0_traffic, 1))
 //     p0_unit = 1
@@ -291,6 +286,11 @@ struct GoldenPartsTiling {
 //   * p0_core_cols = RoundUp(CeilDiv(p0_cols_work, p0_spread), 256)
 //   * p0_col_cores = CeilDiv(p0_cols_work, p0_core_cols)
 //     p0_block_dim = p0_row_cores * p0_col_cores
+//     p0_spare = ((ub_bytes - 8192) - 2048)
+//     p0_pitch = RoundUp(Min(p0_cols_work, p0_core_cols), 16)
+//     p0_row_room = Max((p0_spare - (p0_pitch * 0)), 0)
+//     p0_fit_double = (p0_row_room / (p0_pitch * 8))
+//     p0_fit = p0_fit_double
 //   * p0_tile_rows = Max(Min(p0_fit, Min(p0_core_rows, 4095)), 1)
 //   * p0_tile_cols = Min((p0_fit > 0 ? p0_cols_work : RoundDown(Max((p0_spare / 8), 0), 256)), p0_core_cols)
 //   * p0_cap_row = RoundUp(p0_tile_cols, 256)
@@ -305,11 +305,6 @@ struct GoldenPartsTiling {
 //   * p1_total_cols = 32
 //     p1_rows_work = Max(p1_total_rows, 1)
 //     p1_cols_work = Max(p1_total_cols, 1)
-//     p1_spare = ((ub_bytes - 8192) - 3072)
-//     p1_pitch = RoundUp(p1_cols_work, 16)
-//     p1_row_room = Max((p1_spare - (p1_pitch * 0)), 0)
-//     p1_fit_double = (p1_row_room / (p1_pitch * 12))
-//     p1_fit = p1_fit_double
 //     p1_traffic = (((p1_rows_work * p1_cols_work) * 4) / 4096)
 //     p1_wanted = Min(core_num, Max(p1_traffic, 1))
 //     p1_unit = 1
@@ -319,6 +314,11 @@ struct GoldenPartsTiling {
 //   * p1_core_cols = RoundUp(CeilDiv(p1_cols_work, p1_spread), 256)
 //   * p1_col_cores = CeilDiv(p1_cols_work, p1_core_cols)
 //     p1_block_dim = p1_row_cores * p1_col_cores
+//     p1_spare = ((ub_bytes - 8192) - 3072)
+//     p1_pitch = RoundUp(Min(p1_cols_work, p1_core_cols), 16)
+//     p1_row_room = Max((p1_spare - (p1_pitch * 0)), 0)
+//     p1_fit_double = (p1_row_room / (p1_pitch * 12))
+//     p1_fit = p1_fit_double
 //   * p1_tile_rows = Max(Min(p1_fit, Min(p1_core_rows, 4095)), 1)
 //   * p1_tile_cols = Min((p1_fit > 0 ? p1_cols_work : RoundDown(Max((p1_spare / 12), 0), 256)), p1_core_cols)
 //   * p1_cap_row = RoundUp(p1_tile_cols, 256)

@@ -315,11 +315,6 @@ struct GoldenRowsTiling {
 //   * total_cols = 768
 //     rows_work = Max(total_rows, 1)
 //     cols_work = Max(total_cols, 1)
-//     spare = ((ub_bytes - 8192) - 8960)
-//     pitch = RoundUp(cols_work, 16)
-//     row_room = Max((spare - (pitch * 6)), 0)
-//     fit_double = (row_room / ((pitch * 12) + 48))
-//     fit = fit_double
 //     traffic = (((rows_work * cols_work) * 4) / 4096)
 //     wanted = Min(core_num, Max(traffic, 1))
 //     unit = 8
@@ -329,6 +324,11 @@ struct GoldenRowsTiling {
 //   * core_cols = RoundUp(CeilDiv(cols_work, spread), 256)
 //   * col_cores = CeilDiv(cols_work, core_cols)
 //     block_dim = row_cores * col_cores
+//     spare = ((ub_bytes - 8192) - 8960)
+//     pitch = RoundUp(Min(cols_work, core_cols), 16)
+//     row_room = Max((spare - (pitch * 6)), 0)
+//     fit_double = (row_room / ((pitch * 12) + 48))
+//     fit = fit_double
 //   * tile_rows = Max(Min(fit, Min(core_rows, 4095)), 1)
 //   * tile_cols = Min((fit > 0 ? cols_work : RoundDown(Max((spare / 34), 0), 256)), core_cols)
 //   * cap_row = RoundUp(tile_cols, 256)

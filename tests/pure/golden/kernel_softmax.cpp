@@ -866,10 +866,10 @@ struct GoldenSoftmaxTiling {
     int64_t a_size1;
     int64_t a_total_rows;
     int64_t a_total_cols;
-    int64_t a_buffers;
     int64_t a_core_rows;
     int64_t a_core_cols;
     int64_t a_col_cores;
+    int64_t a_buffers;
     int64_t a_tile_rows;
     int64_t a_tile_cols;
     int64_t a_cap_row;
@@ -917,13 +917,6 @@ struct GoldenSoftmaxTiling {
 //   * a_total_cols = s1
 //     a_rows_work = Max(a_total_rows, 1)
 //     a_cols_work = Max(a_total_cols, 1)
-//     a_spare = ((ub_bytes - 8192) - 5376)
-//     a_pitch = RoundUp(a_cols_work, 8)
-//     a_row_room = Max((a_spare - (a_pitch * 0)), 0)
-//     a_fit_double = (a_row_room / ((a_pitch * 16) + 36))
-//     a_fit_single = (a_row_room / ((a_pitch * 8) + 36))
-//   * a_buffers = a_fit_double > 0 ? 2 : 1
-//     a_fit = (a_total_cols > 0 ? (a_fit_double > 0 ? a_fit_double : a_fit_single) : 0)
 //     a_traffic = (((a_rows_work * a_cols_work) * 8) / 4096)
 //     a_wanted = Min(core_num, Max(a_traffic, 1))
 //     a_unit = 8
@@ -933,6 +926,13 @@ struct GoldenSoftmaxTiling {
 //   * a_core_cols = RoundUp(CeilDiv(a_cols_work, a_spread), 256)
 //   * a_col_cores = CeilDiv(a_cols_work, a_core_cols)
 //     a_block_dim = a_row_cores * a_col_cores
+//     a_spare = ((ub_bytes - 8192) - 5376)
+//     a_pitch = RoundUp(Min(a_cols_work, a_core_cols), 8)
+//     a_row_room = Max((a_spare - (a_pitch * 0)), 0)
+//     a_fit_double = (a_row_room / ((a_pitch * 16) + 36))
+//     a_fit_single = (a_row_room / ((a_pitch * 8) + 36))
+//   * a_buffers = a_fit_double > 0 ? 2 : 1
+//     a_fit = (a_total_cols > 0 ? (a_fit_double > 0 ? a_fit_double : a_fit_single) : 0)
 //   * a_tile_rows = Max(Min(a_fit, Min(a_core_rows, 4095)), 1)
 //   * a_tile_cols = Min((a_fit > 0 ? a_cols_work : RoundDown(Max((a_spare / 20), 0), 256)), a_core_cols)
 //   * a_cap_row = RoundUp(a_tile_cols, 256)
