@@ -42,6 +42,7 @@ class Clusters:
     def __init__(self, graph: Graph, candidates: Iterable[str], writes: Writes | None = None) -> None:
         self.graph = graph
         self.of: dict[str, Cluster] = {}
+        self.barred: dict[str, Reason] = {}  # candidates that no fused op can hold, such as a reshape without axes
         self._by_id: dict[int, Cluster] = {}
         self._writes = writes if writes is not None else Writes()
         wanted = set(candidates)
@@ -49,8 +50,10 @@ class Clusters:
             domain = None
             if node.name in wanted:
                 domain = Domain(graph)
-                if domain.try_add(node) is not None:
+                reason = domain.try_add(node)
+                if reason is not None:
                     domain = None
+                    self.barred[node.name] = reason
             made = self.of[node.name] = self._by_id[i] = Cluster(i, domain, [node], i)
             for name in (*(r.node for r in node.inputs if r is not None), *node.controls):
                 if name in self.of and self.of[name] is not made:

@@ -52,6 +52,8 @@ def plan(
     candidates = _candidates(graph, context, options, refusals)
     overwritten = writes(graph, context.ref_outputs)
     clusters = Clusters(graph, candidates, overwritten)
+    for name, reason in clusters.barred.items():
+        refusals.add(name, "", reason)
     refused = _merge_all(graph, clusters, options, hints)
     shared = merge_siblings(graph, clusters, options, hints, nodes_fit)
     groups: list[Group] = []
