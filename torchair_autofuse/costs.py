@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchair_autofuse.ge.catalogue import gm_bytes, kernels, tensor_bytes
+from torchair_autofuse.ge.catalogue import gm_bytes, is_kernel, kernels, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.ge.simplify import live
 from torchair_autofuse.generated import GeneratedOp, kernel_hints
@@ -36,7 +36,8 @@ def make_report(
     alive = live(original.nodes)
     before = [n for n in kernels(original) if n.name in alive]
     inside = {n.name for made in generated for n in made.lowered.nodes}
-    left = [n for n in kernels(graph) if n.name not in inside] if generated else before
+    # what is inside may read nodes that have gone: the op makes those itself
+    left = [n for n in graph.nodes if n.name not in inside and is_kernel(n, graph)] if generated else before
     fused = [_fused_op(graph, made, hints, target) for made in generated]
     return FusionReport(
         graph_name=original.name,

@@ -115,6 +115,15 @@ def test_clusters(name: str, make: Make, dims: Dims, code: str, texts: tuple[str
     plan_of(graph)  # the planner looks for smaller clusters and does not raise
 
 
+def test_a_tensor_of_clamped_size_that_is_not_proved_to_be_stored_once() -> None:
+    """Nothing but a transpose in the cluster, of a tensor whose size is one or none."""
+    b = GraphBuilder()
+    x = turned(b, sliced(b, b.data((-1, 2, -1)), 0, 4, 5, name="s"), (1, 0, 2), name="t")
+    b.output(b.op("Neg", x, name="neg"))
+    reason = lower(graph_of(b, d0=("s0", 2, "s0")), "t", "neg")
+    assert isinstance(reason, Reason) and reason.code == "AF223" and "may write an element twice" in reason.text
+
+
 NODES: list[tuple[str, Make, Dims, str]] = [
     (
         "concat",

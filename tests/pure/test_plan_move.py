@@ -190,6 +190,24 @@ def test_a_slice_of_what_a_group_makes_counts_as_a_value() -> None:
     checked(graph, made)
 
 
+def test_the_report_counts_without_a_split_that_every_group_copies() -> None:
+    """The split leaves the graph, while a transpose of one part of it is a node of a fused op."""
+
+    def make(b: GraphBuilder) -> list[str]:
+        x = b.data((3, 1, 3))
+        zero = b.op("Sub", x, x, name="sub")
+        low, high = split(b, x, [2, 1], 2, name="split")
+        s = sliced(b, b.op("Add", zero, zero, name="add"), 2, 1, 2, name="s")
+        joined = turned(b, cat(b, [s, high, s], 1, name="c"), (0, 2, 1), name="u")
+        t = turned(b, low, (1, 0, 2), name="t")
+        return [s, sliced(b, s, 0, 0, 1, name="v"), joined, padded(b, t, [(1, 0), (1, 1), (0, 0)], name="p")]
+
+    before, after = kernels(make)
+    assert before == 9 and after < before
+    graph = built(make)
+    checked(graph, plan_of(graph))
+
+
 # ---- memory that is overwritten ------------------------------------------------------------------------------------
 def _update_and_readers(b: GraphBuilder) -> list[str]:
     d = b.data((4, 8))

@@ -83,10 +83,11 @@ def _kind(nests: Nests) -> str:
 
 
 def _unproved_window(graph: Graph, nodes: Sequence[Node], kernel: Kernel) -> Reason | None:
-    """Refuses windows that are not proved, for all sizes, to lie in their tensors and to be apart."""
+    """Refuses windows, and tensors of clamped sizes, that are not proved to be inside and apart for all sizes."""
     moves = (RULES[n.type].movement for n in nodes)
     still = all(m is None or isinstance(m(op_view(graph, n)), Permute) for n, m in zip(nodes, moves))
-    if still or not kernel.symbols:
+    plain = all(isinstance(d, int) or d.is_polynomial() for p in kernel.params for d in p.dims)
+    if not kernel.symbols or (still and plain):
         return None
     try:
         verify(kernel)
