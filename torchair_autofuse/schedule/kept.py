@@ -1,7 +1,8 @@
 """The template for rows that several outer indices need: they stay in UB while the kernel goes through those.
 
 Cosines [s, d] that rotate x[b, h, s, d] are loaded once per tile of rows and used for every b and h, instead of being
-read again for each. A core has whole tiles of rows with all that is inside them, as far as there are enough.
+read again for each. As many cores share a tile of rows, each for some of the indices inside, as read no more than 4 %
+in addition: tiles are the larger for it.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def _steps(
     full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     fixed = fixed_bytes(program, ub)
-    moved = (program.bufs[x.buf] for x in (*program.loads, *program.stores))
-    traffic = sum(b.itemsize for b in moved if b.layout == Layout.FULL and b.segment == 1)
+    moved = [b for b in (program.bufs[x.buf] for x in (*program.loads, *program.stores)) if b.layout == Layout.FULL]
+    kept, traffic = (sum(b.itemsize for b in moved if b.segment == k) for k in (0, 1))
     spare = t.sub(t.sub(Var("ub_bytes"), chip.ub_reserved_bytes), fixed + (full + row + col) * LANES + colb * 8)
     widest = t.rounddown(t.maximum(t.floordiv(Var("spare"), full + row + col), 0), LANES)
 
@@ -138,6 +139,7 @@ def _steps(
         Let("total_rows", t.from_expr(rows.size), field=True),
         Let("total_cols", t.from_expr(cols.size), field=True),
         Let("inside", t.from_expr(size(inside)), field=True),
+        Let("inside_work", t.maximum(Var("inside"), 1)),
         Let("around", t.from_expr(size(around))),
         Let("rows_work", t.maximum(Var("total_rows"), 1)),
         Let("cols_work", t.maximum(Var("total_cols"), 1)),
@@ -149,8 +151,10 @@ def _steps(
         Let(
             "wanted", t.minimum(Var("core_num"), t.maximum(t.floordiv(t.mul(Var("work"), traffic), BYTES_PER_CORE), 1))
         ),
-        # rows of a core, in as few tiles as fit, of equal size
-        Let("share", t.maximum(t.ceildiv(t.mul(Var("rows_work"), t.maximum(Var("around"), 1)), Var("wanted")), 1)),
+        Let("sharers", t.minimum(t.add(t.floordiv(t.mul(Var("inside"), traffic), 25 * kept), 1), Var("inside_work"))),
+        # rows of the cores that share them, in as few tiles as fit, of equal size
+        Let("all_rows", t.mul(Var("rows_work"), t.maximum(Var("around"), 1))),
+        Let("share", t.maximum(t.ceildiv(t.mul(Var("all_rows"), Var("sharers")), Var("wanted")), 1)),
         Let("most", t.maximum(t.minimum(t.minimum(Var("fit"), Var("rows_work")), chip.max_block_count), 1)),
         Let(
             "tile_rows",
@@ -162,15 +166,10 @@ def _steps(
         Let("blocks", t.mul(Var("row_tiles"), Var("around"))),
         Let("total_units", t.mul(Var("blocks"), Var("inside")), field=True),
         Let("units_work", t.maximum(Var("total_units"), 1)),
-        # cores have whole tiles of rows, unless these are too few for half of the cores
-        Let("whole", t.maximum(t.sub(t.add(t.mul(Var("blocks"), 2), 1), Var("wanted")), 0)),
-        Let(
-            "core_units",
-            t.roundup(
-                t.ceildiv(Var("units_work"), Var("wanted")), t.select(Var("whole"), t.maximum(Var("inside"), 1), 1)
-            ),
-            field=True,
-        ),
+        # no more sharers than that, unless the tiles of rows are too few for half of the cores
+        Let("enough", t.maximum(t.sub(t.add(t.mul(Var("blocks"), Var("sharers"), 2), 1), Var("wanted")), 0)),
+        Let("run", t.select(Var("enough"), t.ceildiv(Var("inside_work"), Var("sharers")), 1)),
+        Let("core_units", t.roundup(t.ceildiv(Var("units_work"), Var("wanted")), Var("run")), field=True),
         Let("block_dim", t.ceildiv(Var("units_work"), Var("core_units"))),
         *capacity_steps(t.roundup(Var("tile_cols"), align)),
         used_step(full, row, col, colb, fixed),
