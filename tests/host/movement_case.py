@@ -25,9 +25,7 @@ WIDTHS = (1, 15, 16, 17, 31, 32, 33)
 
 @dataclass(frozen=True)
 class Case:
-    """``kernels``: how many the fused static f32 graph has; None: not asserted.
-
-    ``fixed``: dtypes of single inputs, by position, where they are not the run's. ``widths``: is run with all sizes
+    """``fixed``: dtypes of single inputs, by position, where they are not the run's. ``widths``: is run with all sizes
     symbolic too, not just B and S.
     """
 
@@ -36,7 +34,6 @@ class Case:
     shapes: tuple[Shape, ...]
     dtypes: tuple[torch.dtype, ...] = (F32,)
     dynamic: bool = True
-    kernels: int | None = None
     fixed: tuple[tuple[int, torch.dtype], ...] = ()
     widths: bool = False
 

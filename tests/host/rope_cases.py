@@ -150,12 +150,9 @@ GATHER: tuple[Case, ...] = (
         ((30, 24), (12, 24), ("B", "S"), ("S",), (24,)),
         FLOATS,
         fixed=((2, I64), (3, I32)),
-        kernels=2,
         widths=True,
     ),
-    Case(
-        "inner dims", inner_dims, (("B", 11, 10, 24), ("S",), (5,)), (F32, F16), fixed=((1, I64), (2, I64)), kernels=2
-    ),
+    Case("inner dims", inner_dims, (("B", 11, 10, 24), ("S",), (5,)), (F32, F16), fixed=((1, I64), (2, I64))),
     Case("embedding", embedding, ((30, 24), ("B", "S"), ("S", 24)), FLOATS, fixed=((1, I64),), widths=True),
     Case("embedding, i32", embedding, ((30, 24), ("B", "S"), ("S", 24)), fixed=((1, I32),)),
     Case("negative index", rows_by_index, ((30, 24), ("S",)), (F32, F16), fixed=((1, I64),)),

@@ -6,6 +6,8 @@ Values of the fused graph against the unfused one and eager, static and with sym
 from __future__ import annotations
 
 import importlib.util
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,14 +38,38 @@ DYNAMIC = [
 ]
 
 
+GOLDEN = Path(__file__).parent / "golden" / "movement_kernels.json"
+
+
+def _golden() -> dict[str, list[int]]:
+    found: dict[str, list[int]] = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
+    return found
+
+
 @pytest.mark.parametrize("case,dtype", STATIC)
-def test_static(plugin: Any, case: Case, dtype: torch.dtype) -> None:
+def test_static(
+    plugin: Any, case: Case, dtype: torch.dtype, update_golden: bool, request: pytest.FixtureRequest
+) -> None:
+    """Values, and kernels before and after: golden/movement_kernels.json, made anew with --update-golden."""
     runs = run(plugin, case.function, case.inputs(dtype, 3, 21))
     (report,) = runs.reports
     assert report.rolled_back is None, report
-    if case.kernels is not None:
-        assert report.kernels_after == case.kernels, report
+    name, counts = request.node.callspec.id, [report.kernels_before, report.kernels_after]
+    if update_golden:
+        GOLDEN.parent.mkdir(exist_ok=True)
+        made = dict(sorted({**_golden(), name: counts}.items()))
+        GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    else:
+        assert counts == _golden()[name], report
     check(runs)
+
+
+def test_golden_names(update_golden: bool) -> None:
+    names = {str(p.id) for p in STATIC}
+    if update_golden:
+        made = {name: counts for name, counts in _golden().items() if name in names}
+        GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    assert sorted(_golden()) == sorted(names)
 
 
 @pytest.mark.parametrize("case,widths", DYNAMIC)
