@@ -320,3 +320,14 @@ def test_heads_of_two_tensors():
     )
     head = "kernel two(in a: f16[s0, s1, 3, 16], in b: f16[s0, s1, 3, 16], out y: f16[s0, 6, s1, 16])"
     check(f"{head} where s0 = a.0, s1 = a.1\n{parts}", sizes_of((1, 1), (2, 7), (3, 100), (40, 3)))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rows_read_backwards_are_transposed(dtype):
+    text = f"""
+kernel mirrored(in x: {dtype}[s0, s1], out y: {dtype}[s1, s0]) where s0 = x.0, s1 = x.1
+nest n0 [a0: s0, a1: s1]
+  v0: {dtype} = load x[s1*a0 - a1 + s1 + -1]
+  store y[s0*a1 + a0] = v0
+"""
+    check(text, sizes_of(*((a, b) for a in EDGES[::2] for b in EDGES[1::2])))

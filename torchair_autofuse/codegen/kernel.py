@@ -157,6 +157,7 @@ class _Writer:
     def helpers(self) -> list[str]:
         """Names of the helper templates that the variant calls."""
         forms = {i.form for i in self.p.instrs}
+        lanes = any(table.layout is None and not table.back for table in self.p.tables)
         layouts = {kind: {self.p.bufs[x.buf].layout for x in side} for kind, side in
                    (("in", self.p.loads), ("out", self.p.stores))}  # fmt: skip
         wanted = {
@@ -179,10 +180,10 @@ class _Writer:
             "load_back": any(x.back for x in self.p.loads),
             "pick_lanes": any(i.form == "pick" and i.table is None for i in self.p.instrs),
             "make_offsets": any(table.layout is None for table in self.p.tables),
-            "gather_lanes": any(table.layout is None and not table.back for table in self.p.tables),
+            "gather_lanes": lanes,
             "gather_back": any(table.back for table in self.p.tables),
             "interleave": any(table.layout is not None for table in self.p.tables),
-            "lanes_to_rows": bool(forms & {"transpose"}) and any(t.layout is None for t in self.p.tables),
+            "lanes_to_rows": lanes and "transpose" in forms,
             "rows_to_lanes": any(i.form == "transpose" and i.work >= 0 for i in self.p.instrs),
         }
         return [name for name, needed in wanted.items() if needed]
