@@ -24,8 +24,8 @@ ALL: tuple[DType, ...] = (*NUMBERS, BOOL)
 
 
 def label(op: OpView) -> str:
-    """How a reason names a node: type and name."""
-    return f"{op.node.type} {op.node.name}"
+    """How a reason names a node: type and name, once where they are the same."""
+    return op.node.type if op.node.name == op.node.type else f"{op.node.type} {op.node.name}"
 
 
 def refuse(op: OpView, text: str, code: str = "AF218") -> Reason:

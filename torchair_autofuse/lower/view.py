@@ -43,7 +43,7 @@ def _broadcasts(op: OpView) -> Reason | None:
 def _repeats(op: OpView) -> Reason | None:
     """A dim of size one may be repeated, any other only once: otherwise the index is a remainder, not a stride."""
     reason = _broadcasts(op)
-    return None if reason is None else refuse(op, f"repeats a dim that is not one: {reason.text}")
+    return None if reason is None else Reason("AF218", f"{reason.text}; a fused op repeats dims of size one only")
 
 
 for _type in ("Reshape", "Squeeze", "SqueezeV2", "SqueezeV3", "Unsqueeze", "UnsqueezeV2", "UnsqueezeV3", "ExpandDims"):
