@@ -15,8 +15,11 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Cast, Const, Iota, Nest, Pointwise, Reduce, Value, defined_names
 from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
 
+EXPANDED = ("welford", "maxsumexp")
+"""Combiners with several components that plain reductions make too."""
 
-def expand_combiners(nest: Nest, combiners: Container[str] = ("welford", "maxsumexp")) -> Nest:
+
+def expand_combiners(nest: Nest, combiners: Container[str] = EXPANDED) -> Nest:
     """The nest with every welford as mean, then squared deviations, and every maxsumexp as max, then sum of exp.
 
     welford(x): mean = sum(x) / n, d = x - mean, m2 = sum(d^2) - sum(d)^2 / n: two passes over the data. The second sum

@@ -123,9 +123,12 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int:
     return int(value)
 
 
-def sample(e: Expr) -> int:
-    """The value at some large sizes, to guess which of two is greater; a guess is then to be proved."""
-    return evaluate(e, {s: 1009 + 2 * i for i, s in enumerate(sorted(free_symbols(e)))})
+def sample(e: Expr, *, alike: bool = False) -> int:
+    """The value at some large sizes, to guess which of two is greater; a guess is then to be proved.
+
+    ``alike``: all sizes are the same, for choices that no result depends on: most sizes are large.
+    """
+    return evaluate(e, {s: 1009 + (0 if alike else 2 * i) for i, s in enumerate(sorted(free_symbols(e)))})
 
 
 def _value(e: Any, values: Mapping[str, int]) -> Any:

@@ -91,23 +91,27 @@ POINTWISE: dict[str, PointwiseOp] = {
 
 @dataclass(frozen=True)
 class Combiner:
-    """A reduction: ``arity`` argument values, ``results`` component values. ``kinds`` of the arguments as above."""
+    """A reduction: ``arity`` argument values, ``results`` component values. ``kinds`` of the arguments as above.
+
+    ``merge``: the pointwise op that makes the result of a set of the results of two parts of it, "" where none does.
+    """
 
     name: str
     arity: int
     results: int
     kinds: tuple[str, ...]
+    merge: str = ""
 
 
 COMBINERS: dict[str, Combiner] = {
     c.name: c
     for c in (
-        Combiner("sum", 1, 1, _FI),
-        Combiner("prod", 1, 1, _FI),
-        Combiner("max", 1, 1, _FI),
-        Combiner("min", 1, 1, _FI),
-        Combiner("any", 1, 1, ("bool",)),
-        Combiner("all", 1, 1, ("bool",)),
+        Combiner("sum", 1, 1, _FI, "add"),
+        Combiner("prod", 1, 1, _FI, "mul"),
+        Combiner("max", 1, 1, _FI, "max"),
+        Combiner("min", 1, 1, _FI, "min"),
+        Combiner("any", 1, 1, ("bool",), "or"),
+        Combiner("all", 1, 1, ("bool",), "and"),
         Combiner("argmax", 1, 2, _FI),  # (value, index of its first occurrence as i32)
         Combiner("welford", 1, 2, _F),  # (mean, sum of squared deviations)
         Combiner("maxsumexp", 1, 2, _F),  # (maximum m, sum of exp(x - m))

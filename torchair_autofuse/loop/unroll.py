@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torchair_autofuse.loop import expr
-from torchair_autofuse.loop.expand import expand_combiners
+from torchair_autofuse.loop.expand import EXPANDED, expand_combiners
 from torchair_autofuse.loop.ir import Cast, Const, Iota, Load, Nest, Pointwise, Reduce, Store, Value, defined_names
-
-_FOLD = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
-_EXPANDED = ("welford", "maxsumexp")
+from torchair_autofuse.loop.ops import COMBINERS
 
 
 def unroll_innermost(nest: Nest) -> Nest | None:
@@ -22,10 +20,10 @@ def unroll_innermost(nest: Nest) -> Nest | None:
     axis = nest.axes[-1]
     assert isinstance(axis.size, int) and axis.size > 1
     over = [v for v in nest.values if isinstance(v, Reduce) and axis.name in v.axes]
-    if any(v.combiner in _EXPANDED for v in over):
+    if any(v.combiner in EXPANDED for v in over):
         nest = expand_combiners(nest)
         over = [v for v in nest.values if isinstance(v, Reduce) and axis.name in v.axes]
-    if any(v.combiner not in _FOLD for v in over):
+    if any(not COMBINERS[v.combiner].merge for v in over):
         return None
     return _Unrolling(nest, axis.name, axis.size).result()
 
@@ -96,7 +94,7 @@ class _Unrolling:
 
     def _pair(self, v: Reduce, a: str, b: str) -> str:
         name = self._fresh(f"{v.names[0]}_{a}")
-        self.values.append(Pointwise(name, _FOLD[v.combiner], (a, b), v.dtypes[0], v.origin))
+        self.values.append(Pointwise(name, COMBINERS[v.combiner].merge, (a, b), v.dtypes[0], v.origin))
         return name
 
     def _stores(self, store: Store) -> list[Store]:

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from torchair_autofuse.dtypes import F32, DType
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ops import COMBINERS
 from torchair_autofuse.lower.builder import NestBuilder
 from torchair_autofuse.lower.registry import Emitter, Val
-
-MERGES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
-"""Combiners whose results over two parts are merged by one op."""
-MERGED = frozenset((*MERGES, "welford", "maxsumexp"))
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,11 @@ class PartsBuilder(Emitter):
             return self._merge_exponentials(found)
         if combiner == "welford":
             return self._merge_moments(found)
+        merge = COMBINERS[combiner].merge
+        assert merge, f"{combiner} over parts: legality refuses it, no chip has instructions for it"
         total = found[0][0]
         for other in found[1:]:
-            total = self._builder.op(MERGES[combiner], total, other[0])
+            total = self._builder.op(merge, total, other[0])
         return (total,)
 
     def count(self) -> Val:

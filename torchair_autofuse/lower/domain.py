@@ -376,9 +376,8 @@ class Domain:
             ref = node.inputs[i]
             known = self.outside.get(ref, ()) if ref is not None else ()
             for k, d in enumerate(known, end - len(known)):
-                taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
-                if d and digits[k] is None and not taken & self.atoms.closure(d):
-                    digits[k] = d
+                if d:
+                    self._take(digits, k, d)
         return self._completed(digits, out_shape)
 
     def _learn(self, node: Node, rule: Rule, out_shape: tuple[Expr, ...], digits: list[Digits | None]) -> None:
@@ -390,10 +389,14 @@ class Domain:
             shape = self._shape(ref)
             offset = len(out_shape) - len(shape)
             for k, (dim, d) in enumerate(zip(shape, self.outside[ref])):
-                taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
-                fits = dim != 1 and offset >= 0 and expr.equal(dim, out_shape[k + offset])
-                if fits and digits[k + offset] is None and not taken & self.atoms.closure(d):
-                    digits[k + offset] = d
+                if dim != 1 and offset >= 0 and expr.equal(dim, out_shape[k + offset]):
+                    self._take(digits, k + offset, d)
+
+    def _take(self, digits: list[Digits | None], k: int, known: Digits) -> None:
+        """Gives dim ``k`` the axes that an input has, unless it has some, or another dim varies over one of these."""
+        taken = {a for other in digits if other is not None for a in self.atoms.closure(other)}
+        if digits[k] is None and not taken & self.atoms.closure(known):
+            digits[k] = known
 
     def _need(self, node: Node, index: int) -> DimMap | Reason:
         """The index map through which ``node``, already in the domain, reads its input ``index``."""

@@ -76,7 +76,7 @@ def copies_reason(
             continue
         order = memory_order(program, transfer, axes) if permuted else None
         if not (dense(transfer, axes) or apart(program, transfer, cols) or order):
-            return Reason("AF210", f"two cores could write one 32-byte block of {transfer.param}")
+            return meeting_cores(transfer.param)
     return None
 
 
@@ -84,7 +84,12 @@ def order_reason(program: Program, axes: Sequence[Axis]) -> Reason | None:
     """Why a template that owns outputs in the order of ``axes`` does not serve: a store that has another order."""
     stores = (x for x in program.stores if not apart(program, x, axes[-1]))
     other = next((x for x in stores if not dense(x, axes)), None)
-    return None if other is None else Reason("AF210", f"two cores could write one 32-byte block of {other.param}")
+    return None if other is None else meeting_cores(other.param)
+
+
+def meeting_cores(outputs: str) -> Reason:
+    """AF210 for outputs of which nothing is known that keeps cores out of each other's 32-byte blocks."""
+    return Reason("AF210", f"two cores could write one 32-byte block of {outputs}")
 
 
 def _strided_reason(program: Program, transfer: Transfer, stride: object, stored: bool) -> Reason:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from torchair_autofuse.loop.bounds import nonnegative
 from torchair_autofuse.loop.expr import mul
 from torchair_autofuse.loop.ir import Load, Nest, Strides
 from torchair_autofuse.schedule.program import Buf, Instr, Layout, Lookup, Transfer, layout_of
+
+EXACT = ("RoundMode::CAST_NONE",)
+"""Scalars of a Cast that loses nothing, such as between bytes and halves."""
 
 
 class Unstreamable(ValueError):
@@ -47,9 +50,9 @@ class Emitter:
     def _instr(self, api: str, dst: int, srcs: Sequence[int], **more: object) -> Instr:
         return Instr(api, dst, tuple(srcs), comment=self._origin, **more)  # type: ignore[arg-type]
 
-    def _cached(self, key: tuple[object, ...], make: object) -> int:
+    def _cached(self, key: tuple[object, ...], make: Callable[[], int]) -> int:
         if key not in self._cache:
-            self._cache[key] = make()  # type: ignore[operator]
+            self._cache[key] = make()
         return self._cache[key]
 
     def _lookups(self, load: Load) -> tuple[Lookup, ...]:

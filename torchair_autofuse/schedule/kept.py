@@ -7,7 +7,7 @@ in addition: tiles are the larger for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
@@ -22,9 +22,6 @@ from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, siz
 from torchair_autofuse.schedule.tiling import Let, Var
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
 from torchair_autofuse.soc.chip import Chip
-
-_SYMBOL = 1009
-"""What a symbol counts as where sizes are compared: most are large."""
 
 
 class KeptSelector(Selector):
@@ -43,7 +40,7 @@ class KeptSelector(Selector):
     def _home(self, layout: Layout) -> int:
         return self._segment
 
-    def _cached(self, key: tuple[object, ...], make: object) -> int:
+    def _cached(self, key: tuple[object, ...], make: Callable[[], int]) -> int:
         return super()._cached((self._segment, *key), make)  # the loop cannot fill what comes before it
 
 
@@ -90,20 +87,10 @@ def _inside(nest: Nest, rows: Axis, cols: Axis) -> list[Axis]:
         if isinstance(value, Load):
             axes = {a for a, _ in value.strides}
             absent = [a for a in nest.axes[:-2] if a.name not in axes]
-            times = expr.evaluate(expr.product(a.size for a in absent), _Sample())
+            times = expr.sample(expr.product(a.size for a in absent), alike=True)
             if {rows.name, cols.name} <= axes and absent and times > most:
                 best, most = absent, times
     return best
-
-
-class _Sample(dict[str, int]):
-    """A size for any symbol."""
-
-    def __missing__(self, name: str) -> int:
-        return _SYMBOL
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def _stores_everything(nest: Nest, inside: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ from torchair_autofuse.dtypes import BOOL, DType
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Index, Load, Nest, Store, Strides
-from torchair_autofuse.schedule.emit import Emitter, Unstreamable
+from torchair_autofuse.schedule.emit import EXACT, Emitter, Unstreamable
 from torchair_autofuse.schedule.program import Layout, Table, Transfer
 
 MAX_LANE = 64
@@ -140,8 +140,7 @@ class LaneSelector(Emitter):
         self._loads[self._bufs[buf].segment].append(moved)
         if cpp == load.dtype.cpp:
             return buf
-        exact = ("RoundMode::CAST_NONE",)
-        return self._emit("Cast", cpp, layout, [buf], width=lanes.width, scalars=exact, in_place=False)
+        return self._emit("Cast", cpp, layout, [buf], width=lanes.width, scalars=EXACT, in_place=False)
 
     def _interleave(self, store: Store, buf: int) -> None:
         """Takes ``buf`` as a member of an output; the last one puts all of them together and stores them."""
@@ -174,6 +173,5 @@ class LaneSelector(Emitter):
             in_place=False,
         )
         if cpp != dtype.cpp:
-            exact = ("RoundMode::CAST_NONE",)
-            wide = self._emit("Cast", dtype.cpp, layout, [wide], width=lanes.width, scalars=exact, in_place=False)
+            wide = self._emit("Cast", dtype.cpp, layout, [wide], width=lanes.width, scalars=EXACT, in_place=False)
         self._send_out(wide, Transfer(wide, store.param, store.strides, lanes.first, lanes.width, lanes.width))

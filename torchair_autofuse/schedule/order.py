@@ -14,9 +14,6 @@ from torchair_autofuse.schedule.lanes import MAX_LANE, picks
 from torchair_autofuse.schedule.program import Layout, layout_of, turns
 from torchair_autofuse.schedule.turn import lane_of
 
-_SYMBOL = 1009
-"""What a symbol counts as where sizes are compared: most are large."""
-
 _ENOUGH_ROWS = 32
 """Rows of a panel beyond which copies get no faster."""
 
@@ -68,7 +65,7 @@ def _accesses(nest: Nest) -> list[Load | Store]:
 
 
 def _hint(e: Expr) -> int:
-    return expr.evaluate(e, dict.fromkeys(expr.free_symbols(e), _SYMBOL))
+    return expr.sample(e, alike=True)
 
 
 def _by_stride(access: Load | Store, names: Sequence[str]) -> tuple[str, ...]:

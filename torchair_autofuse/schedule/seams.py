@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from math import gcd
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.bounds import less_equal, nonnegative
@@ -15,7 +14,7 @@ from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.verify_memory import kernel_facts
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
-from torchair_autofuse.schedule.access import BLOCK, apart, dense_from_offset
+from torchair_autofuse.schedule.access import BLOCK, apart, dense_from_offset, meeting_cores, whole_blocks
 from torchair_autofuse.schedule.program import ONE_ROW, Layout, Transfer
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import Tree
@@ -57,15 +56,15 @@ def groups(kernel: Kernel, parts: Sequence[Schedule]) -> list[Group] | Reason:
         names = frozenset(name for name, of in tied.items() if members[0] in of or set(of) & set(members))
         group = _run(kernel, parts, members, names) or _rows(kernel, parts, members, names)
         if group is None:
-            return Reason("AF210", f"two cores could write one 32-byte block of {', '.join(sorted(names))}")
+            return meeting_cores(", ".join(sorted(names)))
         found.append(group)
     return found
 
 
-def whole_blocks(run: Expr, itemsize: int) -> Tree:
+def _runs_in_blocks(run: Expr, itemsize: int) -> Tree:
     """The least number of runs of so many elements that fill whole 32-byte blocks (a power of two)."""
     if isinstance(run, int):
-        return BLOCK // gcd(BLOCK, run * itemsize)
+        return whole_blocks(run * itemsize)
     size = t.mul(t.from_expr(run), itemsize)
     found: Tree = BLOCK // itemsize
     block = 2 * itemsize
@@ -178,7 +177,7 @@ def _run_of(part: Schedule, tied: frozenset[str]) -> tuple[dict[str, Expr], Expr
             at.append((0, store.lanes if buf.layout == Layout.COL else run, buf.element))
     if single:
         return begins, 0, 1
-    unit = reduce(t.maximum, dict.fromkeys(whole_blocks(run, size) for _, run, size in at))
+    unit = reduce(t.maximum, dict.fromkeys(_runs_in_blocks(run, size) for _, run, size in at))
     if any(not expr.equal(before, at[0][0]) for before, _, _ in at):
         if not isinstance(unit, int) or not all(isinstance(b, int) and b % unit == 0 for b, _, _ in at):
             return None
@@ -244,7 +243,7 @@ def _rows_of(kernel: Kernel, part: Schedule, tied: frozenset[str], rows: Expr) -
             pitch = _pitch(kernel, part, store, axes[:stop], rows)
             if pitch is None:
                 return None
-            units.append(whole_blocks(pitch, itemsize))
+            units.append(_runs_in_blocks(pitch, itemsize))
             continue
         strides = dict(store.strides)
         has = [name in strides for name, _ in axes[:stop]]
@@ -253,7 +252,7 @@ def _rows_of(kernel: Kernel, part: Schedule, tied: frozenset[str], rows: Expr) -
         if not all(has) or not _in_order(part, store):
             return None
         inside = [(n, size) for n, size in [*axes[stop:], *_columns(part)] if n in strides]
-        units.append(whole_blocks(expr.mul(_size(inside), store.lanes), itemsize))
+        units.append(_runs_in_blocks(expr.mul(_size(inside), store.lanes), itemsize))
     return _size(axes[stop:]), units
 
 

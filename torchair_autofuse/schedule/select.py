@@ -10,6 +10,7 @@ from torchair_autofuse.dtypes import BOOL, F32, I32, DType
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce, Store, Value
 from torchair_autofuse.schedule import isa
+from torchair_autofuse.schedule.emit import EXACT
 from torchair_autofuse.schedule.lanes import LaneSelector
 from torchair_autofuse.schedule.program import Layout, Program, Segment, Transfer
 from torchair_autofuse.schedule.sizes import size_text
@@ -83,7 +84,7 @@ class Selector(LaneSelector):
         )
         self._loads[self._bufs[buf].segment].append(moved)
         if load.dtype == BOOL:
-            half = self._emit("Cast", "half", layout, [buf], scalars=("RoundMode::CAST_NONE",), in_place=False)
+            half = self._emit("Cast", "half", layout, [buf], scalars=EXACT, in_place=False)
             self._halves[load.name] = half
         else:
             self._at[load.name] = buf
@@ -103,7 +104,7 @@ class Selector(LaneSelector):
             return
         if dtype == BOOL:
             ones = self._half(store.value, layout)
-            buf = self._emit("Cast", "uint8_t", layout, [ones], scalars=("RoundMode::CAST_NONE",), in_place=False)
+            buf = self._emit("Cast", "uint8_t", layout, [ones], scalars=EXACT, in_place=False)
         else:
             buf = self._in_layout(store.value, layout)
             b = self._bufs[buf]
@@ -199,7 +200,7 @@ class Selector(LaneSelector):
     def _from_bits(self, arg: str, target: DType, layout: Layout) -> int:
         if target.itemsize == 1:
             half = self._half(arg, layout)
-            return self._emit("Cast", target.cpp, layout, [half], scalars=("RoundMode::CAST_NONE",), in_place=False)
+            return self._emit("Cast", target.cpp, layout, [half], scalars=EXACT, in_place=False)
         if arg in self._halves and target in (F32, I32):
             mode = "NONE" if target == F32 else "TRUNC"
             half = self._half(arg, layout)

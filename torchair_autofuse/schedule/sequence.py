@@ -21,7 +21,9 @@ from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.variants import prefixed
 from torchair_autofuse.soc.chip import Chip
 
-MAX_PARTS = 64
+MAX_NESTS = 64
+"""Loop nests of one kernel, each a class of its own in the generated source."""
+
 MakePart = Callable[[Kernel, Nest, Chip, frozenset[str]], "Schedule | Reason"]
 
 
@@ -30,11 +32,11 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
 
     No nest may read what another stores (the verifier of the IR allows no such thing). Where the outputs of one nest
     ask for different shares of the cores, it becomes several parts, each of which computes what it stores. Refuses with
-    AF213 more than MAX_PARTS parts, with AF210 parts that are several variants or need workspace, and outputs that
+    AF213 more than MAX_NESTS parts, with AF210 parts that are several variants or need workspace, and outputs that
     several parts store to without a known way to keep cores out of each other's 32-byte blocks.
     """
-    if len(nests) > MAX_PARTS:
-        return Reason("AF213", f"{len(nests)} loop nests; a kernel has at most {MAX_PARTS}")
+    if len(nests) > MAX_NESTS:
+        return Reason("AF213", f"{len(nests)} loop nests; a kernel has at most {MAX_NESTS}")
     stored = [s.param for nest in nests for s in nest.stores]
     seams = frozenset(p.name for p in kernel.outputs if stored.count(p.name) > 1)
     parts = []

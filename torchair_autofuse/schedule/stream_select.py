@@ -7,7 +7,7 @@ global memory what they need over the full tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torchair_autofuse.dtypes import BOOL
 from torchair_autofuse.loop.ir import (
@@ -54,7 +54,7 @@ class StreamSelector(Selector):
     def _home(self, layout: Layout) -> int:
         return self._current
 
-    def _cached(self, key: tuple[object, ...], make: object) -> int:
+    def _cached(self, key: tuple[object, ...], make: Callable[[], int]) -> int:
         return super()._cached((self._current, *key), make)
 
     # ---- the whole nest -----------------------------------------------------------------------------------------

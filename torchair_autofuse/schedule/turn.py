@@ -15,6 +15,7 @@ from torchair_autofuse.loop.ir import Axis, Load, Nest, Store, Strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.access import BLOCK, row_unit, whole_blocks
+from torchair_autofuse.schedule.emit import EXACT
 from torchair_autofuse.schedule.lanes import MAX_LANE
 from torchair_autofuse.schedule.program import LANES, Layout, Program, Table, Transfer, turns
 from torchair_autofuse.schedule.select import Selector
@@ -30,8 +31,6 @@ Half of that where columns cannot be shared out, to use more cores.
 """
 
 _LEAST_COLUMNS = 64  # of a core
-
-_EXACT = ("RoundMode::CAST_NONE",)  # between bytes and halves
 
 _SIDES = (128, 64, 32)  # rows of a square-like tile, the largest whose square fits
 
@@ -67,12 +66,12 @@ class TurnSelector(Selector):
             self._at[load.name] = self._rows_of(buf, lane)
             return
         half = self._memory_side("half", lane)
-        self._append("Cast", half, buf, scalars=_EXACT)
+        self._append("Cast", half, buf, scalars=EXACT)
         rows = self._rows_of(half, lane)
         if load.dtype == BOOL:
             self._halves[load.name] = rows
         else:
-            self._at[load.name] = self._append("Cast", self._new(load.dtype.cpp, Layout.FULL), rows, scalars=_EXACT)
+            self._at[load.name] = self._append("Cast", self._new(load.dtype.cpp, Layout.FULL), rows, scalars=EXACT)
 
     def _store(self, store: Store) -> None:
         if not turns(dict(store.strides), self._rows, self._cols):
@@ -85,10 +84,10 @@ class TurnSelector(Selector):
         else:
             rows = self._in_layout(store.value, Layout.FULL)
             if dtype.itemsize == 1:
-                rows = self._append("Cast", self._new("half", Layout.FULL), rows, scalars=_EXACT)
+                rows = self._append("Cast", self._new("half", Layout.FULL), rows, scalars=EXACT)
         buf = self._turned(rows, lane)
         if dtype.itemsize == 1:
-            buf = self._append("Cast", self._memory_side(dtype.cpp, lane), buf, scalars=_EXACT)
+            buf = self._append("Cast", self._memory_side(dtype.cpp, lane), buf, scalars=EXACT)
         self._out.add(buf)
         # a tile has all rows of its lanes
         strides = tuple((a, s) for a, s in store.strides if not lane or a != self._rows)
