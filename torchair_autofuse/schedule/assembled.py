@@ -82,7 +82,7 @@ def pays(assembled: Schedule, chip: Chip) -> bool | None:
     """Whether to put the rows together for all sizes (True), or for none (False); None where the tiling decides."""
     if not all(isinstance(m.cols.size, int) for m in assembled.members if m.cols is not None):
         return None
-    values = assembled.tiling({s.name: 1 for s in assembled.kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+    values = assembled.at(chip)
     if values["slow"] == 0 or values["fit"] == 0:
         return False
     assert assembled.rows is not None

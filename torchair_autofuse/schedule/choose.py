@@ -102,5 +102,5 @@ def _resident_or(resident: Schedule | Reason, streaming: Schedule, chip: Chip) -
         return streaming
     if resident.kernel.symbols:
         return combine(resident, "fit", streaming)
-    fits = resident.tiling({}, chip.vector_cores, chip.ub_bytes)["fit"] > 0
+    fits = resident.at(chip)["fit"] > 0
     return resident if fits else streaming

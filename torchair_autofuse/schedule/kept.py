@@ -72,11 +72,7 @@ def kept_schedule(kernel: Kernel, nest: Nest, chip: Chip) -> Schedule | None:
     made = Schedule(
         "kept_rows", chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, inside=tuple(inside)
     )
-    for size in (1, 1 << 24):  # a row that fits in UB, and one that does not
-        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
-            return None
-    return made
+    return made if made.fits(chip, 1, 1 << 24) else None  # a row that fits in UB, and one that does not
 
 
 def _inside(nest: Nest, rows: Axis, cols: Axis) -> list[Axis]:

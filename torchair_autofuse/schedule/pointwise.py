@@ -16,7 +16,7 @@ from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.reasons import types_reason
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, size_steps, used_step
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, extent_steps, size_steps, used_step
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.turn import TurnSelector, turn_reason, turn_steps, turned
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
@@ -61,11 +61,10 @@ def tiles_schedule(
     steps = (*lengths, *steps)
     template = "row_resident" if resident else "transpose" if turns else "pointwise"
     made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty)
-    for size in (1,) if resident else (1, 1 << 24):  # a row that fits in UB, and one that does not
-        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-        whole = not resident or tiling["fit"] > 0
-        if not whole or tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
-            return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
+    # where rows may be cut: one that fits in UB, and one that does not
+    fits = made.fits(chip, 1) and made.at(chip)["fit"] > 0 if resident else made.fits(chip, 1, 1 << 24)
+    if not fits:
+        return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
     return made
 
 
@@ -115,14 +114,8 @@ def _rows_steps(
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     more = col + colb if full else max(col + colb, 1)  # a row costs at least a byte, to divide by
     fixed = fixed_bytes(program, ub)
-    traffic = max(
-        1,
-        sum(
-            program.bufs[x.buf].itemsize
-            for x in (*program.loads, *program.stores)
-            if program.bufs[x.buf].layout == Layout.FULL
-        ),
-    )
+    moved = (program.bufs[x.buf] for x in (*program.loads, *program.stores))
+    traffic = max(1, sum(b.itemsize for b in moved if b.layout == Layout.FULL))
     split = not resident and all(program.bufs[s.buf].layout != Layout.COL for s in program.stores)
     # what every core reads of the rows that all share: where that is more than 2 %, cores have columns of their own
     shared = sum(program.bufs[x.buf].itemsize for x in program.loads if program.bufs[x.buf].layout == Layout.ROW)
@@ -134,12 +127,9 @@ def _rows_steps(
     cores_per_row = t.maximum(t.floordiv(Var("wanted"), Var("row_cores")), 1)
     most_rows = t.minimum(Var("core_rows"), chip.max_block_count)
     widest: Tree = t.rounddown(t.maximum(t.floordiv(Var("spare"), max(full + row + col, 1)), 0), LANES)
-    steps = [
+    return (
         *size_steps(nest),
-        Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
-        Let("total_cols", t.from_expr(cols.size), field=True),
-        Let("rows_work", t.maximum(Var("total_rows"), 1)),
-        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        *extent_steps(expr.product(a.size for a in (*outer, rows)), cols.size),
         Let("traffic", t.floordiv(t.mul(Var("rows_work"), Var("cols_work"), traffic), BYTES_PER_CORE)),
         Let("wanted", t.minimum(Var("core_num"), t.maximum(Var("traffic"), 1))),
         Let("unit", row_unit(program, access, (*outer, rows))),
@@ -155,19 +145,7 @@ def _rows_steps(
         Let("pitch", t.roundup(t.minimum(Var("cols_work"), Var("core_cols")), align)),
         Let("row_room", t.maximum(t.sub(Var("spare"), t.mul(Var("pitch"), row)), 0)),
         Let("fit_double", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), more))),
-        *(
-            (
-                Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full1), more))),
-                Let("buffers", t.select(Var("fit_double"), 2, 1), field=True),
-                # rows without elements have no tile: what they reduce to is made by passes over none
-                Let(
-                    "fit",
-                    t.select(Var("total_cols"), t.select(Var("fit_double"), Var("fit_double"), Var("fit_single")), 0),
-                ),
-            )
-            if resident
-            else (Let("fit", Var("fit_double")),)
-        ),
+        *(_resident_fit(full1, more) if resident else [Let("fit", Var("fit_double"))]),
         Let("tile_rows", t.maximum(t.minimum(Var("fit"), most_rows), 1), field=True),
         Let("tile_cols", t.minimum(t.select(Var("fit"), Var("cols_work"), widest), Var("core_cols")), field=True),
         *capacity_steps(t.roundup(Var("tile_cols"), align)),
@@ -178,5 +156,15 @@ def _rows_steps(
             colb,
             fixed,
         ),
+    )
+
+
+def _resident_fit(full: int, more: int) -> list[Let]:
+    """Whole rows that fit with double buffers, else with single ones, at ``full`` bytes per element then."""
+    # rows without elements have no tile: what they reduce to is made by passes over none
+    fit = t.select(Var("total_cols"), t.select(Var("fit_double"), Var("fit_double"), Var("fit_single")), 0)
+    return [
+        Let("fit_single", t.floordiv(Var("row_room"), t.add(t.mul(Var("pitch"), full), more))),
+        Let("buffers", t.select(Var("fit_double"), 2, 1), field=True),
+        Let("fit", fit),
     ]
-    return tuple(steps)

@@ -10,6 +10,7 @@ from torchair_autofuse.schedule import tiling as t
 from torchair_autofuse.schedule.program import Program
 from torchair_autofuse.schedule.tiling import Let
 from torchair_autofuse.schedule.ub import UbPlan
+from torchair_autofuse.soc.chip import Chip
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,15 @@ class Schedule:
     def tiling(self, symbols: dict[str, int], core_num: int, ub_bytes: int) -> dict[str, int]:
         """All tiling values for these sizes; ``block_dim`` and ``ub_used`` (bytes) are among them."""
         return t.evaluate(self.steps, {**symbols, "core_num": core_num, "ub_bytes": ub_bytes})
+
+    def at(self, chip: Chip, size: int = 1) -> dict[str, int]:
+        """All tiling values on a whole chip where every symbol is ``size``."""
+        return self.tiling({s.name: size for s in self.kernel.symbols}, chip.vector_cores, chip.ub_bytes)
+
+    def fits(self, chip: Chip, *sizes: int) -> bool:
+        """Whether a tile, the smallest at least, fits in UB where all symbols are one of ``sizes``."""
+        made = (self.at(chip, size) for size in sizes)
+        return all(tiling["tile_cols"] >= 1 and tiling["ub_used"] <= chip.ub_plan_bytes for tiling in made)
 
     @property
     def pieces(self) -> tuple[Schedule, ...]:

@@ -41,6 +41,16 @@ def size_steps(nest: Nest, *, flat: bool = False) -> list[Let]:
     return [Let(name, t.from_expr(e), field=True) for e, name in symbolic_sizes(nest).items() if e in used]
 
 
+def extent_steps(rows: Expr, cols: Expr) -> list[Let]:
+    """Rows and columns of all tiles together; those of work are 1 at least, to be shared out and divided by."""
+    return [
+        Let("total_rows", t.from_expr(rows), field=True),
+        Let("total_cols", t.from_expr(cols), field=True),
+        Let("rows_work", t.maximum(Var("total_rows"), 1)),
+        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+    ]
+
+
 def capacity_steps(pitch: Tree) -> list[Let]:
     """Elements that a buffer of each layout holds; ``pitch``: of a row of the tile."""
     return [

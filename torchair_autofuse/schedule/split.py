@@ -49,11 +49,7 @@ def split_schedule(plain: Schedule, chip: Chip) -> Schedule | None:
     made = replace(plain, template=template, program=program, plan=ub, steps=(), shared=True)
     unit = next(step.value for step in plain.steps if step.name == "unit")
     made = replace(made, steps=_steps(made, unit, chip))
-    for size in (1, 1 << 20):
-        tiling = made.tiling({s.name: size for s in plain.kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
-            return None
-    return made
+    return made if made.fits(chip, 1, 1 << 20) else None
 
 
 def results(program: Program) -> int:
@@ -68,7 +64,7 @@ def with_split(plain: Schedule, chip: Chip) -> Schedule:
         return plain
     if plain.kernel.symbols:
         return combine(made, "pays", plain)
-    return made if made.tiling({}, chip.vector_cores, chip.ub_bytes)["pays"] > 0 else plain
+    return made if made.at(chip)["pays"] > 0 else plain
 
 
 def _kept(schedule: Schedule) -> list[Axis]:
@@ -212,13 +208,7 @@ def _tile(s: Schedule, by_rows: bool, outer: list[Axis], chip: Chip) -> list[Let
         Let("rounds", rounds, field=True),
         Let("slot", Var(slot), field=True),
         Let("workspace_bytes", t.mul(Var("block_dim"), Var("slot"), copies)),
-        used_step(
-            full,
-            row,
-            col,
-            colb,
-            fixed,
-        ),
+        used_step(full, row, col, colb, fixed),
     ]
 
 

@@ -76,10 +76,8 @@ def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], 
     )
     template = "row_streaming" if by_rows else "column_streaming"
     made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty, reduced)
-    for size in (1, 1 << 20):
-        tiling = made.tiling({s.name: size for s in kernel.symbols}, chip.vector_cores, chip.ub_bytes)
-        if tiling["tile_cols"] < 1 or tiling["ub_used"] > chip.ub_plan_bytes:
-            return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
+    if not made.fits(chip, 1, 1 << 20):
+        return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
     return made
 
 
@@ -148,13 +146,7 @@ def _steps(
             field=True,
         ),
         *capacity_steps(Var("pitch")),
-        used_step(
-            full,
-            row,
-            col,
-            colb,
-            fixed,
-        ),
+        used_step(full, row, col, colb, fixed),
     ]
     return tuple(steps)
 

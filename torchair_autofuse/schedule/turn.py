@@ -19,7 +19,7 @@ from torchair_autofuse.schedule.emit import EXACT
 from torchair_autofuse.schedule.lanes import MAX_LANE
 from torchair_autofuse.schedule.program import LANES, Layout, Program, Table, Transfer, turns
 from torchair_autofuse.schedule.select import Selector
-from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, size_steps, used_step
+from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, extent_steps, size_steps, used_step
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes
 from torchair_autofuse.soc.chip import Chip
@@ -189,10 +189,7 @@ def turn_steps(
 
     return (
         *size_steps(nest),
-        Let("total_rows", t.from_expr(expr.product(a.size for a in (*outer, rows))), field=True),
-        Let("total_cols", t.from_expr(cols.size), field=True),
-        Let("rows_work", t.maximum(Var("total_rows"), 1)),
-        Let("cols_work", t.maximum(Var("total_cols"), 1)),
+        *extent_steps(expr.product(a.size for a in (*outer, rows)), cols.size),
         Let("panel_rows", t.maximum(t.from_expr(rows.size), 1)),
         Let("spare", t.maximum(spare, 0)),
         Let("room", t.floordiv(Var("spare"), full)),
