@@ -145,6 +145,7 @@ class Atoms:
         return (self.new(expr.add(*(self.extent(p) for p in parts)), tuple(parts)),)
 
     def forward(self, atom: int, to: Digits) -> None:
+        """Replaces an atom by others of as many elements, wherever it is a digit."""
         made = self._atoms[atom]
         made.forward = to
 
@@ -184,29 +185,9 @@ class Atoms:
 
     def tail(self, digits: Digits, inner: Expr) -> tuple[Digits, Digits] | None:
         """The digits as (those before, the last ones of ``inner`` elements)."""
-        head, found = list(self.resolve(digits)), []
-        rest: Expr = inner
-        while rest != 1:
-            if not head:
-                return None
-            atom = head.pop()
-            size = self.size(atom)
-            if expr.equal(size, rest):
-                found.append(atom)
-                break
-            whole = expr.quotient(rest, size)
-            if whole is not None:
-                found.append(atom)
-                rest = whole
-                continue
-            outer = expr.quotient(size, rest)
-            pair = None if outer is None else self.split(atom, outer, rest)
-            if pair is None:
-                return None
-            head.append(pair[0])
-            found.append(pair[1])
-            break
-        return tuple(head), tuple(reversed(found))
+        outer = expr.quotient(self.extent(digits), inner)
+        groups = None if outer is None else self.regroup(digits, (outer, inner))
+        return None if groups is None else (groups[0], groups[1])
 
     def regroup(self, digits: Sequence[int], sizes: Sequence[Expr]) -> tuple[Digits, ...] | None:
         """The digits dealt out to dims of these sizes (same elements, row-major)."""

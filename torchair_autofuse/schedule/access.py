@@ -114,7 +114,7 @@ def dense(store: Transfer, axes: Sequence[Axis]) -> bool:
 
 def dense_from_offset(store: Transfer, axes: Sequence[tuple[str, Expr]]) -> bool:
     """Whether a store fills one run of its output in the order of ``axes`` (name, size), and has all of them."""
-    strides: dict[str, Expr] = dict(store.strides)
+    strides = dict(store.strides)
     pitch: Expr = store.lanes
     for name, size in reversed(axes):
         if name not in strides or not expr.equal(strides[name], pitch):
@@ -137,7 +137,7 @@ def memory_order(program: Program, store: Transfer, axes: Sequence[Axis]) -> tup
     """The axes of a store that fills its output in some order, outermost first; empty if it does not."""
     if not _blocks(store.offset, program.bufs[store.buf].element):
         return ()
-    strides: dict[str, Expr] = dict(store.strides)
+    strides = dict(store.strides)
     left = {a.name: a.size for a in axes if a.name in strides}
     found: list[str] = []
     pitch: Expr = store.lanes

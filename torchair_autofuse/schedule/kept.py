@@ -106,6 +106,10 @@ def _steps(
     align: int,
     chip: Chip,
 ) -> tuple[Let, ...]:
+    """Tiling of rows x columns per index of the axes ``around``, gone through for every index of those ``inside``.
+
+    A unit of work is a tile of rows for one index inside; a core has a run of ``core_units`` of them.
+    """
     full, row = bytes_per(program, ub, Layout.FULL), bytes_per(program, ub, Layout.ROW)
     col, colb = ub.bytes_per_element(Layout.COL), ub.bytes_per_element(Layout.COLB)
     fixed = fixed_bytes(program, ub)

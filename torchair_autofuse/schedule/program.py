@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.loop.ir import Strides
 
 ONE_ROW = "one"
 """Name of the row axis of a nest that reduces its only axis."""
@@ -162,8 +163,8 @@ class Transfer:
 
     buf: int
     param: str
-    strides: tuple[tuple[str, object], ...]
-    offset: object
+    strides: Strides
+    offset: Expr
     lanes: int = 1
     span: int = 1
     back: bool = False

@@ -260,7 +260,7 @@ def _pitch(
     kernel: Kernel, part: Schedule, store: Transfer, outer: Sequence[tuple[str, Expr]], rows: Expr
 ) -> Expr | None:
     """Elements of an outer row of the store's output, if the store keeps within it at every step of ``outer``."""
-    strides: dict[str, Expr] = dict(store.strides)
+    strides = dict(store.strides)
     if any(name not in strides for name, _ in outer):
         return None
     pitch = strides[outer[-1][0]]

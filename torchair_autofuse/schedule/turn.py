@@ -10,7 +10,6 @@ from typing import Any
 
 from torchair_autofuse.dtypes import BOOL, DType
 from torchair_autofuse.loop import expr
-from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Axis, Load, Nest, Store, Strides
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.schedule import tiling as t
@@ -232,6 +231,6 @@ def _uneven(program: Program, cols: Axis) -> Tree:
         elif buf.layout in (Layout.FULL, Layout.ROW):  # every row has to start on a block
             uneven.append(t.mod(Var("cols_work"), block))
         elif buf.layout == Layout.TURNED:  # what all columns fill together has to
-            strides: dict[str, Expr] = dict(store.strides)
+            strides = dict(store.strides)
             uneven.append(t.mod(t.from_expr(expr.mul(strides[cols.name], cols.size)), block))
     return t.add(*uneven)
