@@ -147,7 +147,23 @@ ACCEPTED = {
     "transposed": (["s1", "s0"], [["s0", "s1"]], [([1, "s0"], 0)]),
     "stacked": (["2", "s0", "s1"], [["s0", "s1"], ["s0*s1"]], [(["s1", 1], 0), ([1], "s0*s1")]),
 }  # fmt: skip
+MANY = " + ".join(f"s{i % 3}" for i in range(24))
+STARTS = [" + ".join(["0", *(f"s{i % 3}" for i in range(at))]) for at in range(24)]
+ACCEPTED |= {
+    "columns of many parts": (
+        ["s0", MANY], [["s0", f"s{i % 3}"] for i in range(24)], [([MANY, 1], at) for at in STARTS]),
+    "many parts, out of order": ([MANY], [[f"s{i % 3}"] for i in range(24)][::-1], [([1], at) for at in STARTS][::-1]),
+    "rows that start late": (["294"], [[3, 48], [3], [3, 6], [3, 42]],
+        [([48, 1], 0), ([1], 144), ([48, 1], 147), ([48, 1], 153)]),
+}  # fmt: skip
 REFUSED = {
+    "many parts, two of which meet": (
+        ["s0", f"{MANY} + 1"], [["s0", f"s{i % 3} + {int(i == 9)}"] for i in range(24)],
+        [([f"{MANY} + 1", 1], at) for at in STARTS], "disjoint"),
+    "third meets the first where the second is empty": (
+        ["8*s0 + 16"], [["8"], ["s0"], [8]], [([1], 0), ([8], 8), ([1], "8*s0 + 1")], "disjoint"),
+    "rows that start late and meet": (["294"], [[3, 48], [3], [3, 6], [3, 43]],
+        [([48, 1], 0), ([1], 144), ([48, 1], 147), ([48, 1], 152)], "disjoint"),
     "concat that overlaps": (
         ["s0", "s1 + s2 + 1"], [["s0", "s1 + 1"], ["s0", "s2"]],
         [(["s1 + s2 + 1", 1], 0), (["s1 + s2 + 1", 1], "s1")], "disjoint"),

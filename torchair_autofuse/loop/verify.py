@@ -12,7 +12,13 @@ from collections.abc import Iterable
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Iota, Kernel, Load, Nest, Reduce, Store, Strides, arguments, defined_names
-from torchair_autofuse.loop.verify_memory import check_bounds, check_disjoint, check_injective, kernel_facts
+from torchair_autofuse.loop.verify_memory import (
+    check_bounds,
+    check_disjoint,
+    check_injective,
+    kernel_facts,
+    side_by_side,
+)
 from torchair_autofuse.loop.verify_types import check_value
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -209,6 +215,8 @@ def _disjoint(kernel: Kernel, facts: tuple[Expr, ...]) -> None:
     for name, found in stores.items():
         if not found:
             raise VerifyError(f"kernel {kernel.name}, parameter {name}", "no nest stores to this output")
+        if len(found) > 2 and side_by_side(kernel.param[name], found, facts):
+            continue
         for i, (nest, s) in enumerate(found):
             for other_nest, other in found[:i]:
                 problem = check_disjoint(kernel.param[name], (other_nest, other), (nest, s), facts)

@@ -7,7 +7,8 @@ were not (an empty loop touches nothing).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import floordiv, mod
 
 import sympy
@@ -102,18 +103,57 @@ def check_disjoint(param: Param, a: tuple[Nest, Store], b: tuple[Nest, Store], f
     """Why two stores may write the same element of ``param``, or None if they are proved not to."""
     first, second = box_of(*a), box_of(*b)
     facts = _facts(second, _facts(first, facts))
+    pitches = _pitches(param, (first, second), facts)
+    if _disjoint(first, second, pitches, facts):
+        return None
+    # rows may start anywhere: as seen from the one that starts first, neither has to reach over their end
+    for low, high in ((first, second), (second, first)):
+        between = add(high.offset, mul(-1, low.offset))
+        if nonnegative(between, facts):
+            if _disjoint(replace(low, offset=0), replace(high, offset=between), pitches, facts):
+                return None
+            break
+    texts = [f"nest {n.name} {param.name}[{index_to_text(s.strides, s.offset)}]" for n, s in (a, b)]
+    return f"not proved disjoint from an earlier store: {texts[0]} and {texts[1]}"
+
+
+def side_by_side(param: Param, stores: Sequence[tuple[Nest, Store]], facts: Facts) -> bool:
+    """Whether all stores are proved disjoint at once: sorted, their flat ranges or their columns of rows do not meet.
+
+    Takes as many proofs as there are stores, where pairs take its square. What is proved of neighbours holds for all,
+    also where some are empty, because starts are proved to be in order too, from ``facts`` alone.
+    """
+    boxes = [box_of(*s) for s in stores]
+    for pitch in (None, *_pitches(param, boxes[:1], _facts(boxes[0], facts))):
+        ranges = []
+        for box in boxes:
+            own = _facts(box, facts)
+            parts = (box, box) if pitch is None else _rows(box, pitch, own)
+            found = parts and _range(parts[1], own)
+            if not found:
+                break
+            ranges.append(found)
+        else:
+            ranges.sort(key=lambda r: (expr.sample(r[0]), expr.sample(r[1])))
+            if all(
+                less_equal(add(high, 1), after, facts) and less_equal(low, after, facts)
+                for (low, high), (after, _) in pairwise(ranges)
+            ):
+                return True
+    return False
+
+
+def _pitches(param: Param, boxes: Sequence[Box], facts: Facts) -> tuple[Expr, ...]:
+    """Lengths of rows that the indices of ``boxes`` may be seen in, the longest first."""
     pitches: dict[Expr, None] = {}
     pitch: Expr = 1
     for dim in reversed(param.dims):
         pitches[pitch] = None
         pitch = mul(pitch, dim)
-    for box in (first, second):
+    for box in boxes:
         pitches.update((stride, None) for stride, _ in box.steps)
     wide = sorted((p for p in pitches if p != 1), key=lambda p: (-expr.sample(p), str(p)))
-    if _disjoint(first, second, tuple(p for p in wide if nonnegative(add(p, -1), facts)), facts):
-        return None
-    texts = [f"nest {n.name} {param.name}[{index_to_text(s.strides, s.offset)}]" for n, s in (a, b)]
-    return f"not proved disjoint from an earlier store: {texts[0]} and {texts[1]}"
+    return tuple(p for p in wide if nonnegative(add(p, -1), facts))
 
 
 def _disjoint(a: Box, b: Box, pitches: Sequence[Expr], facts: Facts) -> bool:
