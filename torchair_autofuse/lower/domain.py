@@ -17,6 +17,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.lower import index_maps
 from torchair_autofuse.lower.atoms import MAX_PARTS, Digits
+from torchair_autofuse.lower.checks import shape_text
 from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.maps import Maps
 from torchair_autofuse.lower.registry import (
@@ -301,7 +302,7 @@ class Domain(Maps):
             for k, (dim, d) in enumerate(zip(shape, known)):
                 if dim != 1 and digits[k + offset] is None:
                     if not expr.equal(dim, out_shape[k + offset]):
-                        texts = f"{index_maps.shape_text(shape)} and {index_maps.shape_text(out_shape)}"
+                        texts = f"{shape_text(shape)} and {shape_text(out_shape)}"
                         return Reason("AF204", f"dims of {ref} {texts} are not known to be equal or one")
                     digits[k + offset] = d
         if any(d is None for d in digits) and rule.kind == "pointwise":

@@ -8,6 +8,7 @@ from typing import TypeVar
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.lower.atoms import Atoms, Digits
+from torchair_autofuse.lower.checks import shape_text
 from torchair_autofuse.lower.registry import Join, Margin, Permute, Rows
 from torchair_autofuse.messages import Reason
 
@@ -137,7 +138,3 @@ def with_dim(dims: Sequence[T], at: int | None, one: T) -> tuple[T, ...]:
 
 def without_dim(dims: Sequence[T], at: int | None) -> tuple[T, ...]:
     return tuple(d for k, d in enumerate(dims) if k != at)
-
-
-def shape_text(shape: Sequence[Expr]) -> str:
-    return "[" + ", ".join(expr.to_str(d) for d in shape) + "]"

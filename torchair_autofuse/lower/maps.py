@@ -9,6 +9,7 @@ from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.lower import index_maps
 from torchair_autofuse.lower.atoms import Atoms, Digits
+from torchair_autofuse.lower.checks import shape_text
 from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.registry import (
     RULES,
@@ -116,7 +117,7 @@ class Maps:
         else:
             return index_maps.broadcast_operand(shape, out_shape, out_map)
         if found is None:
-            text = index_maps.shape_text(out_shape)
+            text = shape_text(out_shape)
             return Reason("AF205", f"{node.name}: the axes of its result {text} do not give the part that {ref} is")
         return found
 

@@ -18,7 +18,7 @@ class Unstreamable(ValueError):
     """A nest that has no passes over tiles."""
 
 
-class Emitter:
+class ProgramBuilder:
     """Collects the program of one nest whose tile has the axes ``rows`` (None: a flat tile) and ``cols``."""
 
     def __init__(self, nest: Nest, rows: str | None, cols: str | None) -> None:

@@ -13,7 +13,7 @@ from torchair_autofuse.dtypes import BOOL, DType
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Index, Load, Nest, Store, Strides
-from torchair_autofuse.schedule.emit import EXACT, Emitter, Unstreamable
+from torchair_autofuse.schedule.emit import EXACT, ProgramBuilder, Unstreamable
 from torchair_autofuse.schedule.program import Layout, Table, Transfer
 
 MAX_LANE = 64
@@ -56,7 +56,7 @@ def _alike(access: Load | Store) -> tuple[str, Strides, tuple[Index, ...]]:
     return access.param, access.strides, access.indices if isinstance(access, Load) else ()
 
 
-class LaneSelector(Emitter):
+class LaneSelector(ProgramBuilder):
     """The part of instruction selection that deals with lanes."""
 
     def __init__(self, nest: Nest, rows: str | None, cols: str | None) -> None:

@@ -12,6 +12,7 @@ from torchair_autofuse.loop.ir import Cast, Const, Load, Nest, Pointwise, Reduce
 from torchair_autofuse.schedule import isa
 from torchair_autofuse.schedule.emit import EXACT
 from torchair_autofuse.schedule.lanes import LaneSelector
+from torchair_autofuse.schedule.literals import literal
 from torchair_autofuse.schedule.program import Layout, Program, Segment, Transfer
 from torchair_autofuse.schedule.sizes import size_text
 
@@ -430,26 +431,3 @@ class Selector(LaneSelector):
         sources = [mask, self._in_layout(a, layout), self._in_layout(b, layout)]
         mode = ("SELMODE::VSEL_TENSOR_TENSOR_MODE",)
         return self._emit("Select", cpp, layout, sources, scalars=mode, view=view, in_place=False)
-
-
-def literal(value: float | int | bool, dtype: DType) -> str:
-    """A C++ literal of a value of ``dtype``, exact."""
-    if not dtype.is_float:
-        text = "(-2147483647 - 1)" if int(value) == -(2**31) else str(int(value))
-        return text if dtype == I32 else f"({dtype.cpp}){text}"
-    text = _float_literal(float(value), dtype)
-    return text if dtype == F32 else f"({dtype.cpp}){text}"
-
-
-def _float_literal(f: float, dtype: DType) -> str:
-    if math.isnan(f):
-        return '__builtin_nanf("")'
-    if math.isinf(f):
-        return "__builtin_inff()" if f > 0 else "-__builtin_inff()"
-    text = repr(float(dtype.numpy.type(f)))
-    short = str(dtype.numpy.type(f))  # shortest decimal that reads back to the same float
-    if float(dtype.numpy.type(float(short))) == f:
-        text = short
-    if "e" not in text and "." not in text:
-        text += ".0"
-    return text + "f"

@@ -8,11 +8,11 @@ by one core of the block, what is stored per tile by the core that has the tile.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Axis
 from torchair_autofuse.schedule import tiling as t
+from torchair_autofuse.schedule.access import BLOCK, whole_blocks
 from torchair_autofuse.schedule.program import LANES, ONE_ROW, Layout, Program
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_step
@@ -28,7 +28,6 @@ _SYNC_BYTES = 98304  # a sync and the exchange pay when they save one core this 
 _PART_BYTES = 8192  # a core is not added to a block for less traffic than this
 _LONG = 4096  # a range of so many elements has two tiles at least
 _WIDE = 512  # columns of a tile that are enough for good copies
-_BLOCK = 32
 
 
 def split_schedule(plain: Schedule, chip: Chip) -> Schedule | None:
@@ -112,13 +111,13 @@ def _groups(s: Schedule, by_rows: bool) -> list[Let]:
     """Blocks of cores, each with its kept units and, where columns are kept, its columns."""
     if by_rows:
         sizes = [s.program.bufs[x.buf] for x in s.program.stores]
-        unit = max((_BLOCK // gcd(_BLOCK, b.itemsize) for b in sizes if b.layout == Layout.COL), default=1)
+        unit = max((whole_blocks(b.itemsize) for b in sizes if b.layout == Layout.COL), default=1)
         most = t.ceildiv(Var("units_work"), unit)
         return [
             *_shares("core_units", Var("units_work"), most, unit, Var("core_num")),
             Let("groups", t.ceildiv(Var("units_work"), Var("core_units")), field=True),
         ]
-    owned = t.roundup(t.ceildiv(Var("units_work"), Var("core_num")), t.select(Var("uneven"), _BLOCK, 1))
+    owned = t.roundup(t.ceildiv(Var("units_work"), Var("core_num")), t.select(Var("uneven"), BLOCK, 1))
     strips = t.select(Var("uneven"), 1, t.ceildiv(Var("cols_work"), LANES))
     return [
         Let("core_units", t.minimum(owned, Var("units_work")), field=True),
@@ -156,7 +155,7 @@ def _shares(name: str, work: Tree, most: Tree, unit: int, cores: Tree) -> list[L
 
 def _parts(s: Schedule, by_rows: bool) -> list[Let]:
     """Cores per block, and the range of the stream that each has."""
-    unit: Tree = LANES if by_rows else t.select(Var("uneven"), _BLOCK, 1) if _stores_tiles(s) else 1
+    unit: Tree = LANES if by_rows else t.select(Var("uneven"), BLOCK, 1) if _stores_tiles(s) else 1
     own: Tree = Var("core_units") if by_rows else t.mul(Var("core_units"), Var("core_cols"))
     return [
         Let("per_position", t.mul(own, _traffic(s))),
