@@ -518,7 +518,7 @@ def backward(x: torch.Tensor, w: torch.Tensor) -> Any:
 GRADIENTS = [  # (function, dynamic, kernels (before, after) of each graph: forward, backward, what follows)
     (gradient, False, [(3, 1), (3, 1)]),
     (gradient, True, [(3, 1), (3, 1)]),
-    (gradient_strided, False, [(3, 2), (3, 2), (2, 1)]),
+    (gradient_strided, False, [(3, 1), (3, 1), (2, 1)]),
     (backward, False, [(3, 1), (3, 1)]),
 ]
 
