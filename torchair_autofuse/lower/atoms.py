@@ -255,6 +255,8 @@ class Atoms:
         for part in parts:
             length = self.extent(part)
             stop = expr.add(at, length)
+            if inside and _at_most(end, at):
+                break  # and so are all after it
             if _at_most(stop, start) or _at_most(end, at):
                 at = stop
                 continue
