@@ -13,8 +13,8 @@ from benchmarks.models import F16, F32, Model, layer_norm, wide
 from benchmarks.section import Section, Settings, percent
 from benchmarks.values import relative
 
-_COLUMNS = ("case", "kernels", "on twin", "cores", "GM bytes", "floor", "of floor %", "vector", "elements per input",
-            "elements per vector", "UB peak", "fused : f64", "unfused : f64")  # fmt: skip
+_COLUMNS = ("case", "kernels", "on twin", "cores", "GM bytes", "floor", "of floor %", "passes %", "vector",
+            "elements per input", "elements per vector", "UB peak", "fused : f64", "unfused : f64")  # fmt: skip
 
 
 def rms_norm_residual(x: Tensor, y: Tensor, gamma: Tensor) -> Tensor:
@@ -70,6 +70,8 @@ def run(settings: Settings) -> list[Section]:
             rows.append(_row(found))
     notes = (
         "on twin: generated kernels; the columns after it are of these. floor: inputs and outputs of all kernels once",
+        "GM bytes: on the twin, where every core counts what it reads of a vector such as gamma; passes: as the report "
+        "counts them, every pass over a tensor once",
         "vector: instructions; elements per input: lanes they work on per element of the first input",
         "errors are the largest, relative to the largest value",
         *failures,
@@ -94,5 +96,5 @@ def _row(found: HostRun) -> tuple[Any, ...]:
     errors = (relative(side, found.exact, found.exact) for side in (found.fused, found.unfused))
     return (
         found.label, r.kernels_after, len(profiles), cores, moved, r.gm_bytes_floor, percent(moved, r.gm_bytes_floor),
-        vector, round(lanes / elements, 2), round(lanes / vector) if vector else None, peak, *errors,
+        percent(r.gm_bytes_after, r.gm_bytes_floor), vector, round(lanes / elements, 2), round(lanes / vector) if vector else None, peak, *errors,
     )  # fmt: skip
