@@ -94,7 +94,9 @@ def _row(found: HostRun) -> tuple[Any, ...]:
     lanes = sum(p.vector_elements for p in profiles)
     cores, peak = (max((getattr(p, k) for p in profiles), default=None) for k in ("block_dim", "ub_peak_bytes"))
     errors = (relative(side, found.exact, found.exact) for side in (found.fused, found.unfused))
+    floor = r.gm_bytes_floor
     return (
-        found.label, r.kernels_after, len(profiles), cores, moved, r.gm_bytes_floor, percent(moved, r.gm_bytes_floor),
-        percent(r.gm_bytes_after, r.gm_bytes_floor), vector, round(lanes / elements, 2), round(lanes / vector) if vector else None, peak, *errors,
+        found.label, r.kernels_after, len(profiles), cores, moved, floor, percent(moved, floor),
+        percent(r.gm_bytes_after, floor), vector, round(lanes / elements, 2),
+        round(lanes / vector) if vector else None, peak, *errors,
     )  # fmt: skip
