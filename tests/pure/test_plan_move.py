@@ -88,6 +88,35 @@ def test_each_op_needs_its_pass(kind: str, name: str, make: Make) -> None:
     assert (refusal.code, refusal.reason) == ("AF215", f"{kind} needs --autofuse_enable_pass={name}")
 
 
+# ---- movement that no template serves --------------------------------------------------------------------------------
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_column_of_a_wide_tensor_stays_out_and_the_rest_fuses(columns: int) -> None:
+    """x * 2 - x[:, :1]: the column is a step of 96 along the inner axis."""
+
+    def make(b: GraphBuilder) -> list[str]:
+        x = b.data((64, 96))
+        y = b.op("Exp", x, name="e")
+        for i in range(columns):
+            y = b.op("Sub", y, sliced(b, x, 1, i, i + 1, name=f"c{i}"), name=f"s{i}")
+        return [y]
+
+    b = GraphBuilder()
+    b.output(*make(b))
+    report = fused(b).report
+    assert (report.kernels_before, report.kernels_after) == (1 + 2 * columns, 1 + columns)
+    assert [sorted(op.nodes) for op in report.fused] == [["e", *(f"s{i}" for i in range(columns))]]
+    assert {(r.node, r.other, r.code) for r in report.refused} == {(f"c{i}", "", "AF210") for i in range(columns)}
+
+
+def test_movement_that_is_not_to_blame_stays_in() -> None:
+    b = GraphBuilder()
+    x, y = b.data((64, 96)), b.data((64, 100))
+    e = b.op("Exp", sliced(b, y, 1, 4, name="good"), name="e")
+    b.output(b.op("Sub", e, sliced(b, x, 1, 0, 1, name="bad"), name="s"))
+    (op,) = fused(b).report.fused
+    assert sorted(op.nodes) == ["e", "good", "s"]
+
+
 # ---- siblings ------------------------------------------------------------------------------------------------------
 def _rotated(b: GraphBuilder, x: str, cos: str, sin: str, name: str) -> str:
     low, high = sliced(b, x, 2, 0, 4, name=f"{name}l"), sliced(b, x, 2, 4, 8, name=f"{name}h")

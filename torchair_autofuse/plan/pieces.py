@@ -1,4 +1,5 @@
-"""Cutting clusters: reshapes at the rim go, what does not fit becomes smaller pieces. Every piece stays convex."""
+"""Cutting clusters: reshapes at the rim go, data movement that spoils a cluster is left out of it, what does not fit
+becomes smaller pieces. Every piece stays convex."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.outputs import is_free_view, view_source
 from torchair_autofuse.messages import Reason
 
@@ -13,11 +15,14 @@ Fits = Callable[[Sequence[Node]], "Reason | None"]
 Cut = tuple[Node, "Node | None", Reason]
 """First node of a cluster that does not fit, the first node that was cut off it (None: nothing is left), and why."""
 
+_TOO_LARGE = ("AF212", "AF213")  # more than fits at once: no single access is to blame
+
 
 def pieces(
     graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef] = frozenset()
 ) -> tuple[list[list[Node]], list[Cut]]:
-    """The cluster as one piece, or as the largest prefixes (topological order) of it that fit.
+    """The cluster as one piece, or without data movement at its rim where that saves more kernels than the largest
+    prefixes (topological order) that fit, or as these.
 
     Only pieces that save a kernel are returned. No piece leads to an earlier one, and a path from one out of the
     cluster and back into another does not exist, since the cluster is convex: so the pieces close no cycle. ``links``:
@@ -35,10 +40,57 @@ def pieces(
             made.append(part)
             continue
         size = max(_largest_prefix(graph, part, fits, links), 1)
+        halves = [p for half in (part[:size], part[size:]) for p in components(graph, trim(graph, half), links)]
+        spoilers = [] if reason.code in _TOO_LARGE else _spoilers(graph, part, fits, links)
+        if spoilers:
+            rest = _without(graph, part, spoilers, links)
+            if _saved(graph, rest) > _saved(graph, [p for h in halves for p in pieces(graph, h, fits, links)[0]]):
+                made += rest
+                cuts += [(node, None, reason) for node in spoilers]
+                continue
         cuts.append((part[0], part[size] if size < len(part) else None, reason))
-        for half in (part[:size], part[size:]):
-            waiting += components(graph, trim(graph, half), links)
+        waiting += halves
     return made, cuts
+
+
+def _spoilers(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> list[Node]:
+    """Data movement at the rim without which the rest fits, as little as that takes; [] if the rest does not fit.
+
+    At the rim: the node reads nothing of the cluster, or nothing of the cluster reads it. So the rest is convex.
+    """
+
+    def all_fit(without: Sequence[Node]) -> bool:
+        return all(fits(part) is None for part in _without(graph, nodes, without, links))
+
+    names = {n.name for n in nodes}
+    found = [n for n in nodes if RULES[n.type].movement is not None and _is_end(graph, n, names)]
+    if not found or not all_fit(found):
+        return []
+    for node in tuple(found):
+        fewer = [n for n in found if n is not node]
+        if fewer and all_fit(fewer):
+            found = fewer
+    return found
+
+
+def _is_end(graph: Graph, node: Node, names: set[str]) -> bool:
+    if not any(ref is not None and ref.node in names for ref in node.inputs):
+        return True
+    return not any(c.name in names for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
+
+
+def _without(
+    graph: Graph, nodes: Sequence[Node], dropped: Sequence[Node], links: frozenset[TensorRef]
+) -> list[list[Node]]:
+    """The parts of a cluster without some of its nodes that save a kernel."""
+    gone = {n.name for n in dropped}
+    rest = trim(graph, [n for n in nodes if n.name not in gone])
+    return [part for part in components(graph, rest, links) if worthwhile(graph, part)]
+
+
+def _saved(graph: Graph, parts: Sequence[Sequence[Node]]) -> int:
+    """Kernels that pieces save."""
+    return sum(sum(is_kernel(n, graph) for n in part) - 1 for part in parts)
 
 
 def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> int:
