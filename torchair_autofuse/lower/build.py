@@ -119,6 +119,7 @@ class _Emission:
     inputs: dict[TensorRef, str] = field(default_factory=dict)
     env: dict[TensorRef, dict[Key, Val]] = field(default_factory=dict)
     stored: dict[TensorRef, dict[Key, Val]] = field(default_factory=dict)
+    parts: dict[DimMap, dict[Key, Piece]] = field(default_factory=dict)  # of operands: asked for once per piece
 
     def add(self, node: Node) -> None:
         """Emits all pieces of a node's results."""
@@ -289,8 +290,9 @@ class _Emission:
             return self.env[ref][restrict(self.domain, key, self.domain.maps[ref])]
         dims = self.outer[node.name, i]
         mine = restrict(self.domain, key, dims)
-        piece = next(p for p in pieces(self.domain, dims) if p.key == mine)
-        return self._load(ref, piece)
+        if dims not in self.parts:
+            self.parts[dims] = {p.key: p for p in pieces(self.domain, dims)}
+        return self._load(ref, self.parts[dims][mine])
 
     def _load(
         self,
