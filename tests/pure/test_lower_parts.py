@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ge_build import GraphBuilder
 from move_build import cat, outputs, padded, reshaped, sliced, split, transfers, turned, unbound, whole, worked
-from plan_build import Array, check_plan, check_values, graph_of, groups, lower, numbers, plan_of, run_nodes
+from plan_build import Array, check_plan, check_values, fused, graph_of, groups, lower, numbers, plan_of, run_nodes
 
 from torchair_autofuse.dtypes import BF16, F16, F32, DType
 from torchair_autofuse.ge.graph import Graph
@@ -298,3 +298,13 @@ def test_axes_that_one_tensor_has_both_of_stay_two(make: Callable[[GraphBuilder]
     planned = plan_of(graph)
     assert groups(planned)
     check_plan(graph, planned, values)
+
+
+def test_an_axis_of_very_many_elements_apart() -> None:
+    """More than a tensor may have parts: refused, however deep the cuts would nest."""
+    b = GraphBuilder()
+    y = b.op("Neg", b.data((3, 600)))
+    elements = unbound(b, y, 600, 1)
+    b.output(y, *elements, b.op("Maximum", elements[0], elements[300], name="last"))
+    made = fused(b)
+    assert made.report.rolled_back is None and "last" not in {n for f in made.report.fused for n in f.nodes}

@@ -248,7 +248,7 @@ class Atoms:
             made = [self.axis(s) for s in sizes]
             self._set_cut(atom, tuple(d for d, s in zip(made, sizes) if s != 0))
             return made[1]
-        if len(parts) > MAX_PARTS:
+        if self.count((atom,)) > MAX_PARTS:  # cuts nest: the rest is cut by the next window
             return None
         inside: list[Digits] = []
         at: Expr = 0
