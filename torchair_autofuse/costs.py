@@ -103,7 +103,10 @@ def _read_bytes(made: GeneratedOp, param: Param, sizes: Mapping[str, int], tilin
         axes = {a.name: a.size for a in (*piece.nest.axes, *piece.empty)}  # those that may be empty with true sizes
         loads = {x.buf: x for x in piece.program.loads}
         for load in (x for x in loads.values() if x.param == param.name):
-            names = dict.fromkeys(a for x in (load, *(loads[y.buf] for y in load.lookups)) for a, _ in x.strides)
+            rows = piece.rows.name if piece.rows is not None else ""
+            # rows that lie within the lanes are elements which the covering run has already
+            own = [a for a, s in load.strides if a != rows or not (isinstance(s, int) and abs(s) < load.lanes)]
+            names = dict.fromkeys([*own, *(a for y in load.lookups for a, _ in loads[y.buf].strides)])
             lanes = math.prod(expr.evaluate(axes[a], sizes) for a in names)
             elements += lanes * load.lanes - (load.lanes - load.span if lanes else 0)
     return elements * param.dtype.itemsize

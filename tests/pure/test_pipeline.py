@@ -223,3 +223,13 @@ def test_a_kept_node_stays_even_where_nobody_reads_it() -> None:
     kept = fuse(b.model, FusionContext(keep=frozenset(["one"])), ALL)
     assert types(kept) == {"Data": 1, "OnesLike": 1, "Autofuse": 1, "NetOutput": 1}
     assert kept.report.kernels_after == 2
+
+
+def test_bytes_of_rows_within_lanes() -> None:
+    """What one copy covers counts once for all rows in it, and again for every index around."""
+    b = GraphBuilder()
+    x = b.op("Relu", b.data((2, 3, 4, 5, 6)))
+    b.output(b.op("Exp", b.op("Transpose", x, b.const((3, 1, 4, 0, 2)))))
+    report = fused(b).report
+    assert report.kernels_after == 1 and report.gm_bytes_floor == 2 * 4 * 720
+    assert report.gm_bytes_after is not None and report.gm_bytes_after <= 3 * report.gm_bytes_floor
