@@ -120,11 +120,17 @@ class _Builder:
         for _ in range(self.draw(st.integers(5, 18))):
             (self.cast if self.chance(25) else self.op)()
         stores = [self.store(k) for k in range(self.draw(st.integers(1, 4)))]
-        symbols = dict.fromkeys(s for s in first if s.startswith("s"))
-        where = ", ".join(f"{s} = in0.{first.index(s)}" for s in symbols)
-        head = f"kernel random({', '.join(self.params)})" + (f" where {where}" if where else "")
-        axes = ", ".join(f"{a}: {n}" for a, n in self.axes)
-        return "\n".join([head, f"nest n0 [{axes}]", *self.lines, *stores, ""])
+        return kernel_text(self.params, first, self.axes, [*self.lines, *stores])
+
+
+def kernel_text(params, first, axes, lines):
+    """A kernel of one nest; ``first``: the sizes of in0, which gives the symbols among them. Inputs come first."""
+    symbols = dict.fromkeys(s for s in first if s.startswith("s"))
+    where = ", ".join(f"{s} = in0.{first.index(s)}" for s in symbols)
+    ordered = sorted(params, key=lambda p: p.startswith("out "))
+    head = f"kernel random({', '.join(ordered)})" + (f" where {where}" if where else "")
+    nest = ", ".join(f"{a}: {n}" for a, n in axes)
+    return "\n".join([head, f"nest n0 [{nest}]", *lines, ""])
 
 
 @st.composite

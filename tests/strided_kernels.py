@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from pointwise_kernels import kernel_text
 
 SIZES = (1, 2, 3, 8, 17, "s0", "s1", "s2")
 TYPES = ("f32", "f32", "f16", "bf16")
@@ -100,13 +101,7 @@ class _Builder:
         for _ in range(self.draw(st.integers(2, 6))):
             self.add(self.pick(self.sums), self.pick(self.sums))
         stores = [line for k in range(self.draw(st.integers(1, 3))) for line in self.store(k)]
-        symbols = dict.fromkeys(s for s in sizes if s.startswith("s"))
-        where = ", ".join(f"{s} = in0.{sizes.index(s)}" for s in symbols)
-        inputs = [p for p in self.params if p.startswith("in ")]
-        outputs = [p for p in self.params if p.startswith("out ")]
-        head = f"kernel random({', '.join([*inputs, *outputs])})" + (f" where {where}" if where else "")
-        axes = ", ".join(f"{a}: {n}" for a, n in self.axes)
-        return "\n".join([head, f"nest n0 [{axes}]", *self.lines, *stores, ""])
+        return kernel_text(self.params, sizes, self.axes, [*self.lines, *stores])
 
 
 @st.composite

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+
+CI = settings(
+    max_examples=6,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),  # each example compiles; the plugin is put back by run() itself
+)
+"""A few examples, the same in every run."""
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "abs": torch.abs, "neg": torch.neg,

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fused_runs import ALL, ELEMENTWISE, check, run
-from hypothesis import HealthCheck, Phase, given, settings
-from random_programs import Program, programs
+from hypothesis import given
+from random_programs import CI, Program, programs
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
 
@@ -292,14 +292,6 @@ def test_a_block(plugin: Any, flags: str, dynamic: bool) -> None:
 
 ELEMENTWISE_FAMILIES = ("unary", "binary", "view")
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
-CI = settings(
-    max_examples=6,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),  # each example compiles; the plugin is put back by run() itself
-)
 
 
 @CI

@@ -14,10 +14,10 @@ import pytest
 import torch
 from concat_cases import CONCAT
 from fused_runs import check, run
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from layout_cases import SPLIT, TRANSPOSE
 from movement_case import F32, FLOATS, WIDTHS, Case, Tensor, values
-from random_programs import Program, programs
+from random_programs import CI, Program, programs
 from rope_cases import GATHER, ROPE
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
@@ -125,14 +125,6 @@ def test_widths_of_slices(plugin: Any, dtype: torch.dtype) -> None:
 
 
 # ---- random programs ----------------------------------------------------------------------------------------------
-CI = settings(
-    max_examples=6,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),  # each example compiles; the plugin is put back by run() itself
-)
 
 
 @CI

@@ -17,7 +17,7 @@ from torchair_autofuse.lower.finish import Lowered, finish
 from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.nests import nests_of
 from torchair_autofuse.lower.outputs import cluster_outputs, real_consumers
-from torchair_autofuse.lower.pieces import POINT, Key, Piece, pieces, restrict, strides
+from torchair_autofuse.lower.pieces import POINT, Key, Piece, in_loop_order, pieces, restrict, strides
 from torchair_autofuse.lower.registry import (
     RULES,
     Join,
@@ -189,9 +189,8 @@ class _Emission:
 
     def _part(self, piece: Piece) -> Part:
         """The axes, in loop order, and the elements of one part of what is reduced over."""
-        axes = [self.axis_of[atom] for strand in piece.dims for atom, _ in strand.steps]
-        order = {a.name: i for i, a in enumerate(self.axis_of.values())}
-        return Part(tuple(sorted((a.name for a in axes), key=order.__getitem__)), expr.product(a.size for a in axes))
+        axes = {a.name: a.size for a in (self.axis_of[atom] for strand in piece.dims for atom, _ in strand.steps)}
+        return Part(tuple(in_loop_order(axes, self.axis_of)), expr.product(axes.values()))
 
     def _windows(self, node: Node, moved: Windows) -> None:
         """Every result of a slice or split is at other indices of the operand."""

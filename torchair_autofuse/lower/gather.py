@@ -7,15 +7,9 @@ from torchair_autofuse.ge.infer.registry import Call, Unknown
 from torchair_autofuse.ge.infer.shapes import axis
 from torchair_autofuse.loop import expr
 from torchair_autofuse.lower.checks import ALL, dims, refuse
-from torchair_autofuse.lower.move import one_window
-from torchair_autofuse.lower.registry import RULES, Movement, OpView, Rows, Rule, data_positions, register
+from torchair_autofuse.lower.move import Moves, movement_or_reason, one_window, register_move
+from torchair_autofuse.lower.registry import RULES, Check, Movement, OpView, Rows, data_positions
 from torchair_autofuse.messages import Reason
-
-
-def _movement(op: OpView) -> Movement:
-    """Raises Unknown for what has none."""
-    call = Call(op.node, op.inputs)
-    return _by_tensor(call) if op.node.type == "IndexByTensor" else _gather(call, op)
 
 
 def _gather(call: Call, op: OpView) -> Movement:
@@ -30,7 +24,7 @@ def _gather(call: Call, op: OpView) -> Movement:
     return one_window(call, {at: int(index) % size}, {}, at if call.rank(1) == 0 else None)
 
 
-def _by_tensor(call: Call) -> Movement:
+def _by_tensor(call: Call, op: OpView) -> Movement:
     """Advanced indexing of adjacent dims."""
     places = tuple(k for k, m in enumerate(call.int_list("indices_mask", [])) if m)
     if len(places) != len(call.inputs) - 1 or not places:
@@ -42,25 +36,28 @@ def _by_tensor(call: Call) -> Movement:
     return Rows(places, True)
 
 
-def _check(op: OpView) -> Reason | None:
-    if op.dtype(0) not in ALL or op.out_dtype() != op.dtype(0):
-        known = ", ".join(str(d) for d in ALL)
-        return refuse(op, f"{op.out_dtype()} rows of {op.dtype(0)}; a fused op moves {known}", "AF202")
-    try:
-        moved = _movement(op)
-    except Unknown as unknown:
-        return refuse(op, str(unknown))
-    if isinstance(moved, Rows):
-        for i in data_positions(op.node, RULES[op.node.type])[1:]:
-            if op.dtype(i) not in (I32, I64):
-                return refuse(op, f"indices of {op.dtype(i)}, a fused op looks up by i32 and i64", "AF202")
-        table = op.inputs[0]
-        assert table is not None
-        if expr.product(dims(table)[moved.axes[-1] + 1 :]) == 1:
-            return refuse(op, "single elements are looked up, a fused op takes rows")
-    return None
+def _check(moves: Moves) -> Check:
+    """Rows of a type that is moved, looked up by integers, as far as the movement is known."""
+
+    def check(op: OpView) -> Reason | None:
+        if op.dtype(0) not in ALL or op.out_dtype() != op.dtype(0):
+            known = ", ".join(str(d) for d in ALL)
+            return refuse(op, f"{op.out_dtype()} rows of {op.dtype(0)}; a fused op moves {known}", "AF202")
+        moved = movement_or_reason(op, moves)
+        if isinstance(moved, Reason):
+            return moved
+        if isinstance(moved, Rows):
+            for i in data_positions(op.node, RULES[op.node.type])[1:]:
+                if op.dtype(i) not in (I32, I64):
+                    return refuse(op, f"indices of {op.dtype(i)}, a fused op looks up by i32 and i64", "AF202")
+            table = op.inputs[0]
+            assert table is not None
+            if expr.product(dims(table)[moved.axes[-1] + 1 :]) == 1:
+                return refuse(op, "single elements are looked up, a fused op takes rows")
+        return None
+
+    return check
 
 
-for _type in ("GatherV2", "Gather"):
-    register(Rule(_type, "view", _check, data_inputs=(0, 1), view="move", movement=_movement))
-register(Rule("IndexByTensor", "view", _check, view="move", movement=_movement))
+register_move("GatherV2 Gather", _gather, (0, 1), _check)
+register_move("IndexByTensor", _by_tensor, None, _check)

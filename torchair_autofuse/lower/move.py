@@ -47,18 +47,29 @@ def _check(moves: Moves) -> Check:
                 return refuse(op, f"a tensor of {dtype}, a fused op moves {known}", "AF202")
             if dtype != dtypes[0]:
                 return refuse(op, f"tensors of different dtypes, {dtypes[0]} and {dtype}", "AF202")
-        try:
-            moves(_call(op), op)
-        except Unknown as unknown:
-            return refuse(op, str(unknown))
-        return None
+        moved = movement_or_reason(op, moves)
+        return moved if isinstance(moved, Reason) else None
 
     return check
 
 
-def _register(types: str, moves: Moves, data_inputs: tuple[int, ...] | slice | None) -> None:
+def movement_or_reason(op: OpView, moves: Moves) -> Movement | Reason:
+    """How the op moves its elements, or what of that is not known (AF218)."""
+    try:
+        return moves(_call(op), op)
+    except Unknown as unknown:
+        return refuse(op, str(unknown))
+
+
+def register_move(
+    types: str,
+    moves: Moves,
+    data_inputs: tuple[int, ...] | slice | None,
+    check: Callable[[Moves], Check] = _check,
+) -> None:
+    """Registers one rule of view "move" for the space-separated ``types``."""
     for name in types.split():
-        made = Rule(name, "view", _check(moves), data_inputs=data_inputs, view="move")
+        made = Rule(name, "view", check(moves), data_inputs=data_inputs, view="move")
         register(replace(made, movement=lambda op: moves(_call(op), op)))
 
 
@@ -68,7 +79,7 @@ def _transpose(call: Call, op: OpView) -> Movement:
     return Permute(tuple(axes(perm, call.rank(0))))
 
 
-_register("Transpose TransposeD", _transpose, (0,))
+register_move("Transpose TransposeD", _transpose, (0,))
 
 
 # -- slices -----------------------------------------------------------------------------------------------------------
@@ -100,9 +111,9 @@ def _reverse(call: Call, op: OpView) -> Movement:
     return one_window(call, {k: expr.add(call.shape(0)[k], -1) for k in over}, dict.fromkeys(over, -1))
 
 
-_register("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, (0,))
-_register("ReverseV2", _reverse, (0,))
-_register("Slice SliceD", _slice, (0,))
+register_move("StridedSliceV2 StridedSliceV3 StridedSlice", _strided_slice, (0,))
+register_move("ReverseV2", _reverse, (0,))
+register_move("Slice SliceD", _slice, (0,))
 
 
 # -- splits -----------------------------------------------------------------------------------------------------------
@@ -135,9 +146,9 @@ def _unpack(call: Call, op: OpView) -> Movement:
     return Windows(starts, ((1,) * rank,) * len(op.outputs), at)
 
 
-_register("SplitV SplitVD SplitD", _split, (0,))
-_register("Split", _split, (1,))
-_register("Unpack", _unpack, (0,))
+register_move("SplitV SplitVD SplitD", _split, (0,))
+register_move("Split", _split, (1,))
+register_move("Unpack", _unpack, (0,))
 
 
 # -- joins ------------------------------------------------------------------------------------------------------------
@@ -176,8 +187,8 @@ def _pad(call: Call, op: OpView) -> Movement:
     return Margin(tuple(b for b, _ in pairs), tuple(a for _, a in pairs), made)
 
 
-_register("ConcatV2", _concat, slice(0, -1))
-_register("Concat", _concat, slice(1, None))
-_register("ConcatD ConcatV2D", _concat, None)
-_register("Pack", _pack, None)
-_register("PadV3 PadV2 Pad", _pad, (0,))
+register_move("ConcatV2", _concat, slice(0, -1))
+register_move("Concat", _concat, slice(1, None))
+register_move("ConcatD ConcatV2D", _concat, None)
+register_move("Pack", _pack, None)
+register_move("PadV3 PadV2 Pad", _pad, (0,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchair_autofuse.loop import expr
@@ -74,5 +74,9 @@ def strides(
         if starts is not None:
             offset = expr.add(offset, expr.mul(pitch, starts[k]))
         pitch = expr.mul(pitch, shape[k])
-    order = {a.name: i for i, a in enumerate(axis_of.values())}
-    return tuple(sorted(found.items(), key=lambda item: order[item[0]])), offset
+    return tuple((name, found[name]) for name in in_loop_order(found, axis_of)), offset
+
+
+def in_loop_order(names: Container[str], axis_of: Mapping[int, Axis]) -> list[str]:
+    """Those of the axes that ``names`` has, outermost first; ``axis_of`` is in that order."""
+    return [a.name for a in axis_of.values() if a.name in names]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -62,19 +62,20 @@ def sequence_schedule(kernel: Kernel, nests: Sequence[Nest], chip: Chip, make: M
 
 def _by_output(nest: Nest, seams: frozenset[str]) -> list[Nest]:
     """A nest for each output in ``seams``, and one for all other stores."""
-    stores: dict[str, list[Store]] = {}
-    for s in nest.stores:
-        stores.setdefault(s.param if s.param in seams else "", []).append(s)
-    return [drop_dead_values(replace(nest, stores=tuple(of))) for of in stores.values()]
+    return _divided(nest, [s.param if s.param in seams else "" for s in nest.stores])
 
 
 def _by_piece(nest: Nest, seams: frozenset[str]) -> list[Nest]:
     """A nest for the first store to each output, one for the second ones, and so on."""
-    count: dict[str, int] = {}
-    stores: dict[int, list[Store]] = {}
-    for s in nest.stores:
-        number = count[s.param] = count.get(s.param, -1) + 1
-        stores.setdefault(number if s.param in seams else 0, []).append(s)
+    params = [s.param for s in nest.stores]
+    return _divided(nest, [params[:k].count(name) if name in seams else 0 for k, name in enumerate(params)])
+
+
+def _divided(nest: Nest, labels: Sequence[Hashable]) -> list[Nest]:
+    """A nest per label, in order of the first store with it; ``labels``: one per store."""
+    stores: dict[Hashable, list[Store]] = {}
+    for label, store in zip(labels, nest.stores):
+        stores.setdefault(label, []).append(store)
     return [drop_dead_values(replace(nest, stores=tuple(of))) for of in stores.values()]
 
 
