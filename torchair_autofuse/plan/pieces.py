@@ -42,14 +42,20 @@ def pieces(
         size = max(_largest_prefix(graph, part, fits, links), 1)
         halves = [p for half in (part[:size], part[size:]) for p in components(graph, trim(graph, half), links)]
         spoilers = [] if reason.code in _TOO_LARGE else _spoilers(graph, part, fits, links)
-        if spoilers:
-            rest = _without(graph, part, spoilers, links)
-            if _saved(graph, rest) > _saved(graph, [p for h in halves for p in pieces(graph, h, fits, links)[0]]):
-                made += rest
-                cuts += [(node, None, reason) for node in spoilers]
-                continue
-        cuts.append((part[0], part[size] if size < len(part) else None, reason))
-        waiting += halves
+        cut = (part[0], part[size] if size < len(part) else None, reason)
+        if not spoilers:
+            cuts.append(cut)
+            waiting += halves
+            continue
+        rest = _without(graph, part, spoilers, links)
+        smaller = [pieces(graph, half, fits, links) for half in halves]
+        found = [piece for of, _ in smaller for piece in of]
+        if _saved(graph, rest) > _saved(graph, found):
+            made += rest
+            cuts += [(node, None, reason) for node in spoilers]
+        else:
+            made += found
+            cuts += [cut, *(c for _, of in smaller for c in of)]
     return made, cuts
 
 
