@@ -1,9 +1,10 @@
-"""``python -m torchair_autofuse``: run, explain, doctor, bench."""
+"""``python -m torchair_autofuse``: run, explain, and the commands that are modules of their own."""
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import os
 import runpy
 import sys
@@ -15,6 +16,12 @@ from pathlib import Path
 from typing import Any
 
 ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
+
+# A command in a module of its own: name -> (module, help). The module has ``add_arguments(parser)`` and
+# ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
+_COMMANDS = {
+    "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,21 +52,29 @@ def _main(given: list[str]) -> int:
     )
     explain.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
-    commands.add_parser("doctor", help="what is installed, what works here, what to do about what does not")
+    for name, (_, text) in _COMMANDS.items():
+        commands.add_parser(name, help=text)
     commands.add_parser("bench", help="print the project's measures (in a checkout)", add_help=False)
 
     if given[:1] == ["bench"]:
         from torchair_autofuse.bench import main as bench
 
         return bench(given[1:])
+    if given and given[0] in _COMMANDS:
+        return _command(given[0], given[1:])
     options = parser.parse_args(given)
     if options.command == "run":
         return _run(options.script, options.args)
-    if options.command == "explain":
-        return _explain(options.target, options.args, options.kernels)
-    from torchair_autofuse.doctor import main as doctor
+    return _explain(options.target, options.args, options.kernels)
 
-    return doctor()
+
+def _command(name: str, args: Sequence[str]) -> int:
+    where, text = _COMMANDS[name]
+    module = importlib.import_module(where)
+    parser = argparse.ArgumentParser(prog=f"python -m torchair_autofuse {name}", description=text)
+    module.add_arguments(parser)
+    status: int = module.main(parser.parse_args(args))
+    return status
 
 
 def _run(script: str, args: Sequence[str]) -> int:

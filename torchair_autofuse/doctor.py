@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import os
 import platform
@@ -25,7 +26,11 @@ class Finding:
     advice: str = ""
 
 
-def main() -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def main(options: argparse.Namespace | None = None) -> int:
     """Prints the findings; 1 if something that the host route needs is missing."""
     from rich.console import Console
     from rich.table import Table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# code -> short title. AF1xx options, AF2xx refusals to fuse, AF3xx plugin, AF4xx host executor and twin.
+# code -> short title. AF1xx options, AF2xx refusals to fuse, AF3xx plugin, AF4xx host executor and twin,
+# AF5xx delivery to a device.
 CODES: dict[str, str] = {
     "AF101": "unknown key in a flag variable",
     "AF102": "malformed item in a flag variable",
@@ -48,6 +49,12 @@ CODES: dict[str, str] = {
     "AF404": "no C++ compiler",
     "AF405": "kernel did not build",
     "AF406": "kernel broke a rule on the twin",
+    "AF501": "fused op not in the installed package",
+    "AF502": "op package not usable",
+    "AF503": "fused op did not build for the device",
+    "AF504": "JIT runtime not usable",
+    "AF505": "route not possible with this CANN",
+    "AF506": "damaged cache entry made again",
 }
 
 

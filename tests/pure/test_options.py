@@ -179,7 +179,7 @@ OWN: list[tuple[str, str, dict[str, Any], str]] = [
         "AF106",
     ),
     ("GF_AUTOFUSION_DISABLE", " Off ", {"disabled_patterns": frozenset()}, ""),
-    ("TORCHAIR_AUTOFUSE_ROUTE", "jit", {"route": "auto", "run_unfused": False}, "AF106"),
+    ("TORCHAIR_AUTOFUSE_ROUTE", "jit", {"route": "jit", "run_unfused": False}, ""),
     ("TORCHAIR_AUTOFUSE_ROUTE", "off", {"route": "off", "run_unfused": True}, ""),
     ("TORCHAIR_AUTOFUSE_STRICT", "true", {"strict": True}, ""),
     ("TORCHAIR_AUTOFUSE_STRICT", "tru", {"strict": False}, "AF103"),

@@ -48,8 +48,7 @@ class Options:
     ``disabled_patterns``: names of patterns not to use.
     ``skip_nodes``, ``skip_types``: node names and op types that stay; ``skip_list`` the file they came from, if any.
     ``strict``: a failure of the plugin is raised instead of rolled back.  ``cache_dir``: "" for the default.
-    ``route``: how fused ops reach the device; "off": they do not, as ``run_unfused``; "package" and "jit" are not
-    available yet and become "auto" with a warning.
+    ``route``: how fused ops reach the device (deliver.route); "off": they do not, as ``run_unfused``.
     ``debug_dir``, ``keep_sources``: where and whether sources and graphs are kept beside the cache.
     ``cann_only``: checked flags that only CANN's own AutoFuse acts on.  ``warnings``: what was wrong with the flags.
     """
@@ -98,9 +97,6 @@ class Options:
         self._settle_passes()
         if self.route == "off":  # nothing is delivered, so nothing may be rewritten
             object.__setattr__(self, "run_unfused", True)
-        if self.route in ("package", "jit"):
-            self._warn(Reason("AF106", f"route {self.route!r} is not available in this release; 'auto' is used"))
-            object.__setattr__(self, "route", "auto")
         if self.planner == "partition":
             object.__setattr__(self, "planner", "greedy")
             self._warn(Reason("AF106", "planner 'partition' is not available in this release; 'greedy' is used"))
