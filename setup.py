@@ -50,7 +50,7 @@ setup(
     packages=find_packages(include=["torchair_autofuse", "torchair_autofuse.*"]),
     package_data={
         "torchair_autofuse.soc": ["*.toml"],
-        "torchair_autofuse.twin": ["include/*.h", "include/twin/*.h", "runtime/*.h", "runtime/*.cpp"],
+        "torchair_autofuse.twin": ["include/*.h", "include/twin/*.h", "runtime/*.h", "runtime/*.cpp", "cann/**/*.h", "cann/*.cpp"],
     },
     cmdclass={"build_py": BuildWithResources},
     install_requires=[
