@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -30,8 +30,8 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.recompute import Group
-from torchair_autofuse.report import FusionReport
-from torchair_autofuse.soc.chip import chip
+from torchair_autofuse.report import FusionReport, Refusal
+from torchair_autofuse.soc.chip import Chip, chip
 
 _ROOTS = ("Data", "RefData", "NetOutput")
 
@@ -63,10 +63,17 @@ class FusionResult:
     generated: tuple[GeneratedOp, ...] = ()
 
 
-def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResult:
+Unavailable = Callable[[Sequence[Any]], Mapping[str, Reason]]
+"""Given the definitions of fused ops: op type -> why there is no kernel to be had of it where the graph will run."""
+
+
+def fuse(
+    model_def: Any, context: FusionContext, options: Options, unavailable: Unavailable | None = None
+) -> FusionResult:
     """Rewrites one graph.
 
-    ``model_def``: a ModelDef or its bytes; it is not changed. Raises ValueError for a graph that cannot be read and
+    ``model_def``: a ModelDef or its bytes; it is not changed. ``unavailable``: which ops cannot be had, None: every op
+    can; it is asked again when leaving some out changes others. Raises ValueError for a graph that cannot be read and
     for a chip that kernels are not generated for. What cannot be fused stays, and the report says why.
     """
     target = chip(options.soc)
@@ -84,20 +91,29 @@ def fuse(model_def: Any, context: FusionContext, options: Options) -> FusionResu
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
         planned = plan(graph, rules, options, context.hints, maker.refuses)
     with clock("generate"):
-        generated = _generate(graph, planned.groups, maker)
+        generated, ops = _generate(graph, planned.groups, maker, target, context.hints)
+    refusals = list(planned.refusals)
+    if unavailable is not None:
+        with clock("deliver"):
+            groups = list(planned.groups)
+            while missing := unavailable(ops):
+                refusals += _withheld(generated, missing)
+                groups = _without(groups, generated, missing)
+                generated, ops = _generate(graph, groups, maker, target, context.hints)
     with clock("write"):
         left = _without_leftovers(graph, generated, context.keep)
         replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
-    with clock("define"):
-        ops = tuple(define(made, target, kernel_hints(made, graph, context.hints)) for made in generated)
     after = left if generated else original  # without a fused op nothing is rewritten
-    report = make_report(original, after, generated, planned.refusals, context.hints, options, target, clock.seconds)
+    report = make_report(original, after, generated, refusals, context.hints, options, target, clock.seconds)
     return FusionResult(rewritten, report, ops, tuple(generated))
 
 
-def _generate(graph: Graph, groups: Sequence[Group], maker: OpMaker) -> list[GeneratedOp]:
-    """The ops of all groups. One that makes a uniform tensor does not store it for others that make it themselves."""
+def _generate(
+    graph: Graph, groups: Sequence[Group], maker: OpMaker, target: Chip, hints: Mapping[str, int]
+) -> tuple[list[GeneratedOp], tuple[Any, ...]]:
+    """The ops of all groups and their definitions. One that makes a uniform tensor does not store it for others that
+    make it themselves."""
     everything = frozenset(n.name for g in groups for n in g.nodes)
     makes_uniform = [any(uniform_value(graph, ref) is not None for n in g.nodes for ref in n.outputs) for g in groups]
     generated = []
@@ -105,7 +121,21 @@ def _generate(graph: Graph, groups: Sequence[Group], maker: OpMaker) -> list[Gen
         made = maker.make(group, everything - {n.name for n in group.nodes}) if uniform else maker.make(group)
         if isinstance(made, GeneratedOp):
             generated.append(made)
-    return generated
+    return generated, tuple(define(made, target, kernel_hints(made, graph, hints)) for made in generated)
+
+
+def _withheld(generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -> list[Refusal]:
+    """One refusal per op that cannot be had, at its first node."""
+    reasons = [(made.lowered.nodes[0].name, missing.get(made.op_type)) for made in generated]
+    return [Refusal(name, "", reason.code, reason.text) for name, reason in reasons if reason is not None]
+
+
+def _without(groups: Sequence[Group], generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -> list[Group]:
+    """The groups of the other ops. They store what the nodes that now stay have to read."""
+    gone = {n.name for made in generated if made.op_type in missing for n in made.lowered.nodes}
+    left = [g for g in groups if not any(n.name in gone for n in g.nodes if n.name not in g.copies)]
+    copied = {name for g in groups if g not in left for name in g.copies}
+    return [replace(g, unstored=frozenset(ref for ref in g.unstored if ref.node not in copied)) for g in left]
 
 
 def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp], keep: frozenset[str]) -> Graph:

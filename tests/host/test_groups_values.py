@@ -5,8 +5,9 @@ The executor (torch) and the interpreter of the loop IR (numpy) share no impleme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -27,7 +28,8 @@ from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.finish import Lowered
-from torchair_autofuse.pipeline import fuse
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.pipeline import FusionResult, fuse
 from torchair_autofuse.plan.recompute import Group
 
 Array = npt.NDArray[np.generic]
@@ -62,6 +64,7 @@ def _values(name: str) -> Mapping[str, torch.Tensor]:
     return executor.run_all(make_inputs(name))
 
 
+_PLAIN = executor_module._function
 _UNITS = {F16: 2.0**-10, BF16: 2.0**-7}
 
 
@@ -129,13 +132,36 @@ def test_rewritten_graph_gives_the_outputs_of_the_graph(name: str, monkeypatch: 
 
     With ``precision="strict"``, so that half-precision models do not differ by their own noise.
     """
+    result = fuse(graphs.model_def(name), case(name).context, ALL_PASSES.replace(precision="strict"))
+    _check_rewritten(name, result, monkeypatch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_without_some_ops_give_the_outputs_of_the_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ops cannot be had, the others store what the nodes that stay have to read."""
+    options = ALL_PASSES.replace(precision="strict")
+    everything = fuse(graphs.model_def(name), case(name).context, options)
+    types = list(dict.fromkeys(made.op_type for made in everything.generated))
+    for left_out in (types[::2], types[1::2], types[1:], types[:-1], types):
+        missing = {t: Reason("AF501", f"{t} is not in the package") for t in left_out}
+
+        def unavailable(ops: Sequence[Any], missing: Mapping[str, Reason] = missing) -> Mapping[str, Reason]:
+            return {op.op_type: missing[op.op_type] for op in ops if op.op_type in missing}
+
+        result = fuse(graphs.model_def(name), case(name).context, options, unavailable)
+        assert not missing.keys() & {op.op_type for op in result.ops}
+        told = {r.reason for r in result.report.refused if r.code == "AF501"}
+        assert told == {missing[t].text for t in left_out}
+        assert (result.report.kernels_after < result.report.kernels_before) == bool(result.ops)
+        _check_rewritten(name, result, monkeypatch)
+
+
+def _check_rewritten(name: str, result: FusionResult, monkeypatch: pytest.MonkeyPatch) -> None:
     c = case(name)
-    result = fuse(graphs.model_def(name), c.context, ALL_PASSES.replace(precision="strict"))
     kernels = {made.op_type: made.lowered.kernel for made in result.generated}
-    plain = executor_module._function
 
     def function(kind: str) -> OpFunction:
-        return plain(kind) if kind not in kernels else partial(_run_kernel, kernels[kind])
+        return _PLAIN(kind) if kind not in kernels else partial(_run_kernel, kernels[kind])
 
     monkeypatch.setattr(executor_module, "_function", function)
     manifest = graphs.manifests()[name]
