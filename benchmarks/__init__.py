@@ -18,5 +18,6 @@ MEASURES: dict[str, str] = {
     "seconds": "benchmarks.seconds",
     "inductor": "benchmarks.inductor",
     "determinism": "benchmarks.determinism",
+    "definitions": "benchmarks.definitions",
 }
 """Name on the command line -> module, in the order in which they are printed."""

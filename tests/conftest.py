@@ -16,7 +16,7 @@ def make_op():
     """``make_op(text, soc="Ascend910B1") -> GeneratedOp`` of the loop-level text of a kernel, under its hashed name."""
 
     def make(text, soc="Ascend910B1"):
-        from torchair_autofuse.codegen.kernel import generate
+        from torchair_autofuse.codegen.kernel import generate, node_line
         from torchair_autofuse.codegen.names import camel
         from torchair_autofuse.ge.graph import Node
         from torchair_autofuse.generated import GeneratedOp
@@ -35,7 +35,8 @@ def make_op():
         names = dict.fromkeys(n for nest in kernel.nests for v in (*nest.values, *nest.stores) for n in v.origin)
         nodes = tuple(Node(n, n.rstrip("_0123456789"), (), (), ("y",)) for n in names)
         op_type = camel(kernel.name)
-        return GeneratedOp(Lowered(kernel, op_type, (), (), nodes), made, generate(made, op_type, list(names)))
+        lines = [node_line(n.type, n.name) for n in nodes]
+        return GeneratedOp(Lowered(kernel, op_type, (), (), nodes), made, generate(made, op_type, lines))
 
     return make
 

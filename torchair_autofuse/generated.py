@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchair_autofuse.codegen.kernel import KernelText, generate
+from torchair_autofuse.codegen.kernel import KernelText, generate, node_line
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.verify import verify
@@ -40,7 +40,7 @@ class OpMaker:
     def __init__(self, graph: Graph, target: Chip, options: Options) -> None:
         self.graph, self.target, self.options = graph, target, options
         self._lowered: dict[tuple[Group, frozenset[str]], Lowered | Reason] = {}
-        self._schedules: dict[str, Schedule | Reason] = {}
+        self._schedules: dict[str, tuple[Lowered, Schedule | Reason]] = {}
         self._texts: dict[str, KernelText] = {}
 
     def refuses(self, group: Group) -> Reason | None:
@@ -56,11 +56,12 @@ class OpMaker:
         lowered = self._lower(group, elsewhere)
         if isinstance(lowered, Reason):
             return lowered
-        scheduled = self._schedule(lowered)
+        first = lowered.op_type not in self._texts
+        scheduled = self._schedule(lowered, own=first)
         if isinstance(scheduled, Reason):
             return scheduled
-        if lowered.op_type not in self._texts:
-            lines = [f"{n.type} ({n.name})" for n in lowered.nodes]
+        if first:
+            lines = [node_line(n.type, n.name) for n in lowered.nodes]
             self._texts[lowered.op_type] = generate(scheduled, lowered.op_type, lines)
         return GeneratedOp(lowered, scheduled, self._texts[lowered.op_type])
 
@@ -70,10 +71,13 @@ class OpMaker:
             self._lowered[key] = lower_group(self.graph, group, self.options, elsewhere)
         return self._lowered[key]
 
-    def _schedule(self, lowered: Lowered) -> Schedule | Reason:
-        if lowered.op_type not in self._schedules:
-            self._schedules[lowered.op_type] = schedule(lowered.kernel, self.target)
-        return self._schedules[lowered.op_type]
+    def _schedule(self, lowered: Lowered, own: bool = False) -> Schedule | Reason:
+        """The schedule of a kernel or of an equal one; ``own``: that of this one, which names its own nodes."""
+        known = self._schedules.get(lowered.op_type)
+        if known is None or (own and known[0] is not lowered):
+            known = lowered, schedule(lowered.kernel, self.target)
+            self._schedules[lowered.op_type] = known
+        return known[1]
 
 
 def lower_group(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,6 @@ from torchair_autofuse.costs import make_report
 from torchair_autofuse.ge.catalogue import has_side_effect, is_pure
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.ge.infer import infer
-from torchair_autofuse.ge.inference_rule import inference_rule
 from torchair_autofuse.ge.reader import parse, read
 from torchair_autofuse.ge.simplify import simplify
 from torchair_autofuse.ge.writer import FusedNode, write
@@ -26,6 +25,7 @@ from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import build as define
+from torchair_autofuse.opdef.regenerate import node_attributes
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
@@ -91,7 +91,8 @@ def fuse(
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
         planned = plan(graph, rules, options, context.hints, maker.refuses)
     with clock("generate"):
-        generated, ops = _generate(graph, planned.groups, maker, target, context.hints)
+        definitions = _Definitions(model, graph, target, context.hints)
+        generated, ops = _generate(graph, planned.groups, maker, definitions)
     refusals = list(planned.refusals)
     if unavailable is not None:
         with clock("deliver"):
@@ -99,10 +100,10 @@ def fuse(
             while missing := unavailable(ops):
                 refusals += _withheld(generated, missing)
                 groups = _without(groups, generated, missing)
-                generated, ops = _generate(graph, groups, maker, target, context.hints)
+                generated, ops = _generate(graph, groups, maker, definitions)
     with clock("write"):
         left = _without_leftovers(graph, generated, context.keep)
-        replacements = [_replacement(graph, made, i) for i, made in enumerate(generated)]
+        replacements = [_replacement(graph, made, op, i) for i, (made, op) in enumerate(zip(generated, ops))]
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
     after = left if generated else original  # without a fused op nothing is rewritten
     report = make_report(original, after, generated, refusals, context.hints, options, target, clock.seconds)
@@ -110,7 +111,7 @@ def fuse(
 
 
 def _generate(
-    graph: Graph, groups: Sequence[Group], maker: OpMaker, target: Chip, hints: Mapping[str, int]
+    graph: Graph, groups: Sequence[Group], maker: OpMaker, definitions: _Definitions
 ) -> tuple[list[GeneratedOp], tuple[Any, ...]]:
     """The ops of all groups and their definitions. One that makes a uniform tensor does not store it for others that
     make it themselves."""
@@ -121,7 +122,7 @@ def _generate(
         made = maker.make(group, everything - {n.name for n in group.nodes}) if uniform else maker.make(group)
         if isinstance(made, GeneratedOp):
             generated.append(made)
-    return generated, tuple(define(made, target, kernel_hints(made, graph, hints)) for made in generated)
+    return generated, tuple(definitions.of(made) for made in generated)
 
 
 def _withheld(generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -> list[Refusal]:
@@ -136,6 +137,21 @@ def _without(groups: Sequence[Group], generated: Sequence[GeneratedOp], missing:
     left = [g for g in groups if not any(n.name in gone for n in g.nodes if n.name not in g.copies)]
     copied = {name for g in groups if g not in left for name in g.copies}
     return [replace(g, unstored=frozenset(ref for ref in g.unstored if ref.node not in copied)) for g in left]
+
+
+class _Definitions:
+    """The definitions of ops. All ops of a type share that of the first, whose nodes the kernel's text names."""
+
+    def __init__(self, model: Any, graph: Graph, target: Chip, hints: Mapping[str, int]) -> None:
+        self.graph, self.target, self.hints = graph, target, hints
+        self._nodes = {op.name: op for op in model.graph[0].op}
+        self._made: dict[str, Any] = {}
+
+    def of(self, made: GeneratedOp) -> Any:
+        if made.op_type not in self._made:
+            hints = kernel_hints(made, self.graph, self.hints)
+            self._made[made.op_type] = define(made, self.target, hints, self._nodes)
+        return self._made[made.op_type]
 
 
 def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp], keep: frozenset[str]) -> Graph:
@@ -186,7 +202,7 @@ class _Clock:
             self.seconds[stage] = time.perf_counter() - start
 
 
-def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
+def _replacement(graph: Graph, made: GeneratedOp, op: Any, index: int) -> FusedNode:
     lowered = made.lowered
     infos = [graph.info(ref) for ref in lowered.outputs]
     params = lowered.kernel
@@ -197,21 +213,9 @@ def _replacement(graph: Graph, made: GeneratedOp, index: int) -> FusedNode:
         outputs=lowered.outputs,
         output_dtypes=tuple(i.dtype for i in infos if i.dtype is not None),
         output_shapes=tuple(i.shape for i in infos if i.shape is not None),
-        attrs=MappingProxyType(_attributes(graph, lowered)),
+        attrs=MappingProxyType({"_autofuse_nodes": " ".join(n.name for n in lowered.nodes), **node_attributes(op)}),
         removed=frozenset(n.name for n in lowered.nodes) - _unstored(graph, lowered),
         scope=lowered.nodes[0].scope,
         input_param_names=tuple(p.name for p in params.inputs),
         output_param_names=tuple(p.name for p in params.outputs),
     )
-
-
-def _attributes(graph: Graph, lowered: Lowered) -> dict[str, str]:
-    """What the node says of itself: the nodes it replaces, and how GE infers its outputs, where it can."""
-    attrs = {"_autofuse_nodes": " ".join(n.name for n in lowered.nodes)}
-    infos = [graph.info(ref) for ref in lowered.outputs]
-    dims = [graph.info(ref).shape for ref in lowered.inputs]
-    with suppress(ValueError):  # a size that GE's rules have no word for: the op's own inference function is needed
-        attrs["_inference_rule"] = inference_rule(
-            dims, [i.shape for i in infos if i.shape is not None], [i.dtype for i in infos if i.dtype is not None]
-        )
-    return attrs

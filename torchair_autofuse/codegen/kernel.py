@@ -32,6 +32,11 @@ class KernelText:
     fields: tuple[str, ...]
 
 
+def node_line(kind: str, name: str) -> str:
+    """What the header comment says of one GE node, on one line whatever its name is."""
+    return "".join(c if c.isprintable() else "?" for c in f"{kind} ({name})")
+
+
 def generate(schedule: Schedule, op_type: str, node_lines: Sequence[str]) -> KernelText:
     """The kernel of ``schedule``. ``node_lines``: what the header comment says of the GE nodes, one per line."""
     entry = schedule.kernel.name

@@ -127,26 +127,27 @@ def _fused_op(r: FusedNode, graph: Graph, moved: Mapping[TensorRef, TensorRef], 
     removed = [n for n in graph.nodes if n.name in r.removed]
     controls = [owner.get(c, c) for n in removed for c in n.controls if c not in r.removed]
     op.input.extend(f"{c}:-1" for c in dict.fromkeys(controls))
-    for name, value in [*sorted(r.attrs.items()), *_name_attrs(r)]:
+    attrs: dict[str, AttrValue] = {**signature(r.input_param_names, r.output_param_names), **r.attrs}
+    for name, value in sorted(attrs.items()):
         encode_attr(op.attr[name], value)
     for label, text in r.scope:
         encode_attr(op.attr[label], text == "True" if label in _BOOL_SCOPE else text)
     return op
 
 
-def _name_attrs(r: FusedNode) -> list[tuple[str, AttrValue]]:
+def signature(inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, list[str] | list[int]]:
     """What TorchAir writes on every op, and the node's own signature for a GE that has none registered."""
-    ins, outs = list(r.input_param_names), list(r.output_param_names)
-    return [
-        ("_input_name_key", ins),
-        ("_input_name_value", list(range(len(ins)))),
-        ("_output_name_key", outs),
-        ("_output_name_value", list(range(len(outs)))),
-        ("_ir_inputs_key", ins),
-        ("_ir_inputs_value", [_REQUIRED] * len(ins)),
-        ("_ir_outputs_key", outs),
-        ("_ir_outputs_value", [_REQUIRED] * len(outs)),
-    ]
+    ins, outs = list(inputs), list(outputs)
+    return {
+        "_input_name_key": ins,
+        "_input_name_value": list(range(len(ins))),
+        "_output_name_key": outs,
+        "_output_name_value": list(range(len(outs))),
+        "_ir_inputs_key": ins,
+        "_ir_inputs_value": [_REQUIRED] * len(ins),
+        "_ir_outputs_key": outs,
+        "_ir_outputs_value": [_REQUIRED] * len(outs),
+    }
 
 
 def _fx_name(graph: Graph, ref: TensorRef) -> str:

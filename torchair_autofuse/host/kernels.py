@@ -12,8 +12,9 @@ import torch
 from torchair_autofuse.host.decode import TORCH_OF_PROTO
 from torchair_autofuse.loop.ir import Param
 from torchair_autofuse.opdef import artefact
-from torchair_autofuse.opdef.artefact import SOURCES, Stored
+from torchair_autofuse.opdef.artefact import Stored
 from torchair_autofuse.opdef.definition import Definition, Launch
+from torchair_autofuse.opdef.files import SOURCES
 from torchair_autofuse.options import read_options
 from torchair_autofuse.twin.build import BuildJob, build_many
 from torchair_autofuse.twin.errors import KernelBuildError, TwinViolation

@@ -6,7 +6,6 @@ loop-level IR), schedule.txt, subgraph.pbtxt (the GE nodes it replaces) and run.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -19,38 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
-from google.protobuf import text_format
 
-from torchair_autofuse.loop.printer import to_text
-from torchair_autofuse.opdef.build import add_artefact, build, source_files
+from torchair_autofuse.opdef.build import build
 from torchair_autofuse.opdef.check import check_files, validate
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
+from torchair_autofuse.opdef.files import SOURCES
 from torchair_autofuse.opdef.generator import generator_digest
-from torchair_autofuse.opdef.schedule_text import schedule_text
-from torchair_autofuse.opdef.store import BINARY, TEXT, load, to_bytes, to_textproto
+from torchair_autofuse.opdef.regenerate import artefact_files
+from torchair_autofuse.opdef.store import TEXT, load, to_textproto
 from torchair_autofuse.soc.chip import Chip
 
 if TYPE_CHECKING:
     from torchair_autofuse.generated import GeneratedOp
 
-SOURCES = ("kernel.cpp", "tiling.h")
-"""What a kernel is built from."""
-
 _MODE = 0o755  # set whatever the umask: others must not be able to replace code that is going to run here
-
-RUN_PY = '''"""Builds kernel.cpp as it stands in this folder, runs it on the CPU twin and compares it with loop.txt.
-
-    python run.py [--seed N] [--shape s0=17 ...]
-"""
-
-import sys
-from pathlib import Path
-
-from torchair_autofuse.opdef.run import main
-
-if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parent))
-'''
 
 
 def write(
@@ -64,15 +45,15 @@ def write(
     """Writes the folder of an op under the cache ``root`` and returns it.
 
     A folder that is there already stays when it was made by this generator for this chip and all its files are as
-    recorded; else it is replaced. Readers see the old folder or the new one. ``model_def``: the ModelDef (message or
-    bytes) the op's nodes are from. ``op``: its definition if there is one already, else it is built with ``hints``,
-    example sizes of the kernel's symbols. Raises ArtefactError when others could write to the folder.
+    recorded; else it is replaced. Readers see the old folder or the new one. ``op``: its definition if there is one
+    already, else it is built with ``model_def``, the ModelDef (message or bytes) that the op's nodes are from, and
+    ``hints``, example sizes of the kernel's symbols. Raises ArtefactError when others could write to the folder.
     """
     ops = _safe_folder(Path(root), "ops")
     folder = ops / generated.op_type
     if is_current(folder, chip):
         return folder
-    files = _files(generated, build(generated, chip, hints) if op is None else op, model_def)
+    files = artefact_files(build(generated, chip, hints, _messages(model_def)) if op is None else op, generated.text)
     with _lock(folder):
         if not is_current(folder, chip):
             _replace(folder, files)
@@ -160,20 +141,12 @@ def _check_mode(folder: Path) -> None:
         )
 
 
-def _files(generated: GeneratedOp, definition: Any, model_def: Any) -> dict[str, bytes]:
-    op = type(definition)()
-    op.CopyFrom(definition)
-    texts = source_files(generated, op)
-    others = {
-        "loop.txt": to_text(generated.lowered.kernel),
-        "schedule.txt": schedule_text(op),
-        "subgraph.pbtxt": _subgraph(generated, model_def),
-        "run.py": RUN_PY,
-    }
-    for name, text in others.items():
-        add_artefact(op, name, text)
-    files = {name: text.encode() for name, text in {**texts, **others}.items()}
-    return {**files, BINARY: to_bytes(op), TEXT: to_textproto(op).encode()}
+def _messages(model_def: Any) -> dict[str, Any]:
+    """The OpDef messages of a ModelDef (message or bytes) by name."""
+    if model_def is None:
+        return {}
+    message = _parsed(bytes(model_def)) if isinstance(model_def, (bytes, bytearray, memoryview)) else model_def
+    return {op.name: op for op in message.graph[0].op}
 
 
 def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -190,23 +163,6 @@ def _replace(folder: Path, files: Mapping[str, bytes]) -> None:
         os.replace(fresh, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _subgraph(generated: GeneratedOp, model_def: Any) -> str:
-    """A GraphDef in text form: the nodes as they were in ``model_def``, or their names and types without it."""
-    nodes = generated.lowered.nodes
-    lines = [f'name: "{generated.op_type}"']
-    ops = {}
-    if model_def is not None:
-        message = _parsed(bytes(model_def)) if isinstance(model_def, (bytes, bytearray, memoryview)) else model_def
-        ops = {op.name: op for op in message.graph[0].op}
-    for node in nodes:
-        if node.name in ops:
-            body = text_format.MessageToString(ops[node.name], as_utf8=True, indent=2).rstrip("\n")
-        else:
-            body = f"  name: {json.dumps(node.name)}\n  type: {json.dumps(node.type)}"
-        lines += ["op {", body, "}"]
-    return "\n".join(lines) + "\n"
 
 
 @lru_cache(maxsize=1)

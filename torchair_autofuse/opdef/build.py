@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from torchair_autofuse.codegen.assembled import Assembled
+from torchair_autofuse.codegen.kernel import KernelText
 from torchair_autofuse.codegen.names import Names
-from torchair_autofuse.codegen.op_host import op_host_cpp
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.lower.finish import content_digest
-from torchair_autofuse.opdef.definition import Definition
+from torchair_autofuse.opdef.files import sha256, texts
 from torchair_autofuse.opdef.generator import generator_digest
+from torchair_autofuse.opdef.provenance import fill
 from torchair_autofuse.opdef.schema import SCHEMA_VERSION, message_class
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import to_cpp
@@ -24,17 +24,22 @@ from torchair_autofuse.soc.chip import Chip
 if TYPE_CHECKING:
     from torchair_autofuse.generated import GeneratedOp
 
+ACCUMULATE, ROUNDING = "f32", "rint"
+"""The only ways in which generated kernels sum and round."""
 F32_RTOL = 1e-5
 """f32 outputs of a kernel differ from the interpreter's by at most this times the largest finite magnitude."""
 HALF_ULPS = 1
 """f16 and bf16 outputs differ by at most so many units in the last place (or by the f32 limit, if that is more)."""
 
 
-def build(generated: GeneratedOp, chip: Chip, hints: Mapping[str, int] | None = None) -> Any:
-    """The FusedOpDef of a generated op, with the digests of its kernel, tiling header and host source.
+def build(
+    generated: GeneratedOp, chip: Chip, hints: Mapping[str, int] | None = None, nodes: Mapping[str, Any] | None = None
+) -> Any:
+    """The FusedOpDef of a generated op, complete: everything else is made from it (opdef.regenerate).
 
-    ``chip``: the one it was scheduled for. ``hints``: example sizes of the kernel's symbols (not part of the hash).
-    Raises ValueError when the chip's architecture is not the schedule's.
+    ``chip``: the one it was scheduled for. ``hints``: example sizes of the kernel's symbols, ``nodes``: the OpDef
+    messages of its GE nodes by name; neither is part of the hash. Raises ValueError when the chip's architecture is
+    not the schedule's.
     """
     schedule = generated.schedule
     if schedule.npu_arch != chip.npu_arch:
@@ -43,37 +48,24 @@ def build(generated: GeneratedOp, chip: Chip, hints: Mapping[str, int] | None = 
     op = message_class()(schema_version=SCHEMA_VERSION, op_type=generated.op_type, content_hash=content_digest(kernel))
     _params(op, kernel)
     op.body.extend(to_text(kernel, origin=False).splitlines())
-    op.numeric.accumulate, op.numeric.rounding = "f32", "rint"
+    op.numeric.accumulate, op.numeric.rounding = ACCUMULATE, ROUNDING
     op.numeric.f32_rtol, op.numeric.half_ulps = F32_RTOL, HALF_ULPS
-    _schedule(op.schedule.add(), schedule, chip)
-    op.generator_digest = generator_digest()
-    for node in generated.lowered.nodes:
-        op.provenance.node.add(name=node.name, type=node.type)
+    op.schedule.add().CopyFrom(describe_schedule(schedule, chip))
     for symbol in kernel.symbols:
         if hints and symbol.name in hints:
             op.provenance.hint.add(symbol=symbol.name, value=hints[symbol.name])
+    fill(op, kernel, generated.lowered.nodes, nodes or {})
+    return complete(op, generated.text)
+
+
+def complete(op: Any, text: KernelText) -> Any:
+    """``op`` with the digests of all that this release generates for its first schedule. ``text``: its kernel."""
+    op.generator_digest = generator_digest()
     op.provenance.generator = f"torchair_autofuse {version()}"
-    for name, text in source_files(generated, op).items():
-        add_artefact(op, name, text)
+    del op.artefact[:]
+    for name, content in texts(op, text).items():
+        op.artefact.add(name=name, sha256=sha256(content))
     return op
-
-
-def source_files(generated: GeneratedOp, op: Any) -> dict[str, str]:
-    """The C++ files of an op by name."""
-    return {
-        "kernel.cpp": generated.text.kernel_cpp,
-        "tiling.h": generated.text.tiling_h,
-        "op_host.cpp": op_host_cpp(Definition.of(op).host_plan),
-    }
-
-
-def add_artefact(op: Any, name: str, text: str) -> None:
-    """Records the digest of a file."""
-    op.artefact.add(name=name, sha256=sha256(text))
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def version() -> str:
@@ -93,7 +85,9 @@ def _params(op: Any, kernel: Kernel) -> None:
         op.symbol.add(name=s.name, input=position[s.param], dim=s.dim, divisor=s.divisor)
 
 
-def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
+def describe_schedule(schedule: Schedule, chip: Chip) -> Any:
+    """The Schedule message of a schedule for ``chip``."""
+    target = message_class("Schedule")()
     target.soc, target.npu_arch, target.template = chip.soc, chip.npu_arch, schedule.template
     target.vector_cores, target.ub_bytes, target.ub_limit_bytes = chip.vector_cores, chip.ub_bytes, chip.ub_plan_bytes
     for step in schedule.steps:
@@ -107,6 +101,7 @@ def _schedule(target: Any, schedule: Schedule, chip: Chip) -> None:
         for y in Assembled(piece).outputs:
             name = f"{piece.prefix}{y.name}Tile"
             target.buffer.add(name=name, layout="full", itemsize=y.dtype.itemsize, copies=1, value=[y.name])
+    return target
 
 
 def _buffers(target: Any, schedule: Schedule) -> None:
