@@ -20,6 +20,7 @@ ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 # A command in a module of its own: name -> (module, help). The module has ``add_arguments(parser)`` and
 # ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
 _COMMANDS = {
+    "build": ("torchair_autofuse.deliver.package.command", "build recorded fused ops as a package for CANN"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
 }
 

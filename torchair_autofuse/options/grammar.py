@@ -23,6 +23,7 @@ OWN_VARIABLES: Mapping[str, str] = MappingProxyType({
     "precision": "TORCHAIR_AUTOFUSE_PRECISION",
     "max_fusions": "TORCHAIR_AUTOFUSE_MAX_FUSIONS",
     "route": "TORCHAIR_AUTOFUSE_ROUTE",
+    "package": "TORCHAIR_AUTOFUSE_PACKAGE",
 })  # fmt: skip
 
 _QUOTES = "\"'“”‘’"

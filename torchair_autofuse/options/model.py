@@ -25,7 +25,7 @@ ROUTES: tuple[str, ...] = ("auto", "package", "jit", "host", "off")
 
 _NO_DIGEST = frozenset({
     # where things go and how failures are met, not what is generated
-    "strict", "cache_dir", "route", "debug_dir", "keep_sources", "skip_list", "cann_only", "warnings",
+    "strict", "cache_dir", "route", "package", "debug_dir", "keep_sources", "skip_list", "cann_only", "warnings",
 })  # fmt: skip
 
 
@@ -49,6 +49,7 @@ class Options:
     ``skip_nodes``, ``skip_types``: node names and op types that stay; ``skip_list`` the file they came from, if any.
     ``strict``: a failure of the plugin is raised instead of rolled back.  ``cache_dir``: "" for the default.
     ``route``: how fused ops reach the device (deliver.route); "off": they do not, as ``run_unfused``.
+    ``package``: folder of the op package for route "package"; "": the one in the cache, if any (deliver.package).
     ``debug_dir``, ``keep_sources``: where and whether sources and graphs are kept beside the cache.
     ``cann_only``: checked flags that only CANN's own AutoFuse acts on.  ``warnings``: what was wrong with the flags.
     """
@@ -69,6 +70,7 @@ class Options:
     strict: bool = False
     cache_dir: str = ""
     route: str = "auto"
+    package: str = ""
     debug_dir: str = ""
     keep_sources: bool = False
     cann_only: tuple[tuple[str, str], ...] = ()
@@ -77,7 +79,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("enabled", "run_unfused", "strict", "keep_sources"):
             _require(isinstance(getattr(self, name), bool), name, "True or False", getattr(self, name))
-        for name in ("soc", "skip_list", "cache_dir", "debug_dir"):
+        for name in ("soc", "skip_list", "cache_dir", "package", "debug_dir"):
             _require(isinstance(getattr(self, name), str), name, "a string", getattr(self, name))
         for name in ("passes", "disabled_patterns", "skip_nodes", "skip_types"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))

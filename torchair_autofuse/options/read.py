@@ -49,6 +49,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
         "disabled_patterns": _patterns(env, warnings),
         "strict": _switch(env, OWN_VARIABLES["strict"], warnings),
         "cache_dir": unquote(env.get(OWN_VARIABLES["cache_dir"], "")),
+        "package": unquote(env.get(OWN_VARIABLES["package"], "")),
     }
     for name, choices in (("precision", PRECISIONS), ("planner", PLANNERS), ("route", ROUTES)):
         fields[name] = _choice(env, name, choices, warnings)
@@ -87,7 +88,7 @@ def write_environ(options: Options) -> dict[str, str]:
     default = Options()
     own = {
         field: str(getattr(options, field))
-        for field in ("cache_dir", "soc", "planner", "precision", "max_fusions", "route")
+        for field in ("cache_dir", "soc", "planner", "precision", "max_fusions", "route", "package")
         if getattr(options, field) != getattr(default, field)
     }
     variables = {
