@@ -39,7 +39,7 @@ class BuildWithResources(build_py):
 HOST = ["torch==2.13.0", "torch_npu==2.13.0", "pyyaml", "packaging"]
 TEST = [
     "pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.9", "mypy>=1.14", "types-protobuf",
-    "grpcio-tools>=1.62", "transformers>=4.57", "accelerate>=1.0", "diffusers>=0.35",
+    "grpcio-tools>=1.62", "cmake>=3.16", "transformers>=4.57", "accelerate>=1.0", "diffusers>=0.35",
 ]  # fmt: skip
 
 setup(

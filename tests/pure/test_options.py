@@ -316,7 +316,8 @@ DIGESTED: dict[str, Any] = {
     "skip_types": {"x"},
 }  # fmt: skip
 UNDIGESTED: dict[str, Any] = {
-    "strict": True, "cache_dir": "/c", "route": "jit", "debug_dir": "/d", "keep_sources": True, "skip_list": "/s",
+    "strict": True, "cache_dir": "/c", "route": "jit", "package": "/p", "debug_dir": "/d",
+    "keep_sources": True, "skip_list": "/s",
     "cann_only": (("att_ub_threshold", "3"),), "warnings": (Reason("AF101", "x"),),
     "planner": "partition",  # the same as greedy until it exists
 }  # fmt: skip
@@ -381,6 +382,7 @@ _options = st.builds(
     disabled_patterns=_names,
     strict=st.booleans(),
     cache_dir=st.just("") | _paths,
+    package=st.just("") | _paths,
     route=st.sampled_from(ROUTES),
     debug_dir=st.just("") | _paths,
     keep_sources=st.booleans(),
