@@ -50,7 +50,9 @@ setup(
     packages=find_packages(include=["torchair_autofuse", "torchair_autofuse.*"]),
     package_data={
         "torchair_autofuse.soc": ["*.toml"],
-        "torchair_autofuse.twin": ["include/*.h", "include/twin/*.h", "runtime/*.h", "runtime/*.cpp", "cann/**/*.h", "cann/*.cpp"],
+        "torchair_autofuse.twin": [
+            f"{folder}/**/*.{suffix}" for folder in ("include", "runtime", "cann") for suffix in ("h", "cpp")
+        ],
     },
     cmdclass={"build_py": BuildWithResources},
     install_requires=[

@@ -17,7 +17,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.definition import PLATFORM, Definition, kernel_of, read
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
 from torchair_autofuse.opdef.schema import SCHEMA_VERSION
-from torchair_autofuse.schedule.tiling import Op, Tree, Var
+from torchair_autofuse.schedule.tiling import CPP_KEYWORDS, Op, Tree, Var
 from torchair_autofuse.soc.chip import chip
 
 _OP_TYPE = re.compile(r"Autofuse(?:[A-Z][a-z]*)+K([0-9a-f]{12})")
@@ -112,7 +112,7 @@ def _check_names(
 ) -> None:
     seen = set(taken)
     for i, name in enumerate(names):
-        if not form.fullmatch(name):
+        if not form.fullmatch(name) or name in CPP_KEYWORDS:
             raise OpDefError(op.op_type, f"{field}[{i}].name", f"{name!r} is not {what}")
         if name in seen:
             raise OpDefError(op.op_type, f"{field}[{i}].name", f"{name!r} is taken")
@@ -164,7 +164,7 @@ def _check_steps(op: Any, field: str, made: Definition) -> None:
     known = {*PLATFORM, *(s.name for s in op.symbol)}
     plan = made.host_plan
     for i, step in enumerate(made.steps):
-        if not _NAME.fullmatch(step.name) or step.name in known:
+        if not _NAME.fullmatch(step.name) or step.name in known or step.name in CPP_KEYWORDS:
             raise OpDefError(op.op_type, f"{field}.step[{i}].name", f"{step.name!r} is not a name, or is taken")
         _check_names_of(op, f"{field}.step[{i}].value", step.value, known)
         known.add(step.name)

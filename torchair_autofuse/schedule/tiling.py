@@ -17,6 +17,19 @@ from torchair_autofuse.loop.expr import Expr
 
 Tree = Union[int, "Var", "Op"]
 
+CPP_KEYWORDS = frozenset(
+    [
+        "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+        "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
+        "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+        "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
+        "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
+        "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
+        "volatile", "while", "xor",
+    ]
+)  # fmt: skip
+"""Names that no step, symbol or param can have, as it becomes a variable in C++."""
+
 
 @dataclass(frozen=True)
 class Var:

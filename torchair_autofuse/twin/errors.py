@@ -29,6 +29,13 @@ class KernelBuildError(TwinError):
         self.errors = errors
 
 
+class HostRuleError(TwinError):
+    """Host code broke a rule of CANN's op registration or tiling (AF406)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("AF406", message)
+
+
 class TwinViolation(TwinError):
     """A kernel broke a rule of the chip (AF406). ``rule`` is an id of :mod:`torchair_autofuse.twin.rules`."""
 

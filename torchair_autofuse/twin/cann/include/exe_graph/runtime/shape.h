@@ -67,7 +67,7 @@ public:
 private:
     size_t Checked(const size_t index) const {
         if (index >= dim_num_) {
-            twin_cann::Broken("dim " + std::to_string(index) + " of a shape with " + std::to_string(dim_num_) + " dims");
+            twin_cann::Broken("dim " + std::to_string(index) + " of a shape that has " + std::to_string(dim_num_));
         }
         return index;
     }
