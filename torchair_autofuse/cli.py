@@ -21,6 +21,7 @@ ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 # ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
 _COMMANDS = {
     "build": ("torchair_autofuse.deliver.package.command", "build recorded fused ops as a package for CANN"),
+    "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
 }
 

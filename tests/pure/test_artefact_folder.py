@@ -166,7 +166,7 @@ def test_read_refuses_what_is_not_the_op(made, folder, tmp_path):
 
 def test_read_refuses_a_definition_that_breaks_a_rule(made, folder, tmp_path):
     op = opdef.load(folder)
-    op.schedule[0].block_dim = "core_num * 2"
+    op.schedule[0].block_dim = "(core_num * 2)"
     opdef.save(op, folder / "op.afop.pb")
     with pytest.raises(opdef.OpDefError, match="block_dim: 96"):
         read(tmp_path, made.op_type)

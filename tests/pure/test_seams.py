@@ -12,6 +12,7 @@ from test_schedule import scheduled
 
 from torchair_autofuse import opdef
 from torchair_autofuse.loop import expr
+from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.schedule_text import schedule_text
 from torchair_autofuse.soc.chip import chip
 
@@ -151,7 +152,7 @@ def test_definitions_of_several_nests_are_valid(name, make_op):
     opdef.validate(op)
     buffers = [b.name for b in op.schedule[0].buffer]
     assert len(set(buffers)) == len(buffers) and all(b.startswith("p") for b in buffers), buffers
-    text = schedule_text(op)
+    text = schedule_text(Definition.of(op))
     assert all(line in text for line in (*buffers, op.schedule[0].template, "p0_cores"))
 
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchair_autofuse.loop import expr
-from torchair_autofuse.schedule.tiling import Let, Op, Var, evaluate, from_expr, parse, to_cpp, to_text
+from torchair_autofuse.schedule.tiling import Let, Op, TilingError, Var, evaluate, from_expr, parse, to_cpp, to_text
 
-BINARY = ("add", "sub", "mul", "floordiv", "mod", "ceildiv", "min", "max", "roundup", "rounddown")
+BINARY = ("add", "sub", "mul", "floordiv", "flooring", "mod", "ceildiv", "min", "max", "roundup", "rounddown")
 LEAVES = st.one_of(
     st.integers(-(2**62), 2**62), st.integers(0, 9), st.sampled_from(["s0", "core_num", "ub_bytes", "_x9"]).map(Var)
 )
@@ -31,11 +31,40 @@ def test_text_reads_back(tree):
 def test_every_operation_evaluates_as_its_text_says():
     rows = [
         ("(a + b)", 9), ("(a - b)", 5), ("(a * b)", 14), ("(a / b)", 3), ("(a % b)", 1), ("CeilDiv(a, b)", 4),
+        ("FloorDiv((b - a), b)", -3),
         ("Min(a, b)", 2), ("Max(a, b)", 7), ("RoundUp(a, b)", 8), ("RoundDown(a, b)", 6), ("(a > 0 ? 5 : 6)", 5),
         ("((a - a) > 0 ? 5 : 6)", 6), ("3000000000L", 3000000000), ("a * -1", -7), (" Min( a ,b ) ", 2),
     ]  # fmt: skip
     for text, value in rows:
         assert evaluate([Let("r", parse(text))], {"a": 7, "b": 2})["r"] == value, text
+
+
+def test_sizes_that_may_be_negative_are_divided_as_python_does():
+    s0 = expr.symbol("s0")
+    assert to_cpp(from_expr(expr.floordiv(expr.add(s0, -1), 2))) == "FloorDiv((-1 + s0), 2)"
+    assert to_cpp(from_expr(expr.floordiv(expr.add(s0, 1), 2))) == "((1 + s0) / 2)"
+    for size in (expr.floordiv(expr.add(s0, -3), 4), expr.mod(expr.add(s0, -3), 4)):
+        for value in (0, 1, 2, 3, 4, 9):
+            found = evaluate([Let("r", from_expr(size))], {"s0": value}, checked=True)["r"]
+            assert found == expr.evaluate(size, {"s0": value})
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("(a * a)", "mul of 4294967296 and 4294967296 is no int64"),
+        ("(b / (b - b))", "floordiv of 3 and 0"),
+        ("((b - a) / 2)", "floordiv of -4294967293 and 2"),
+        ("((b - a) % 2)", "mod of -4294967293 and 2"),
+        ("CeilDiv(a, (0 - b))", "ceildiv of 4294967296 and -3"),
+    ],
+)
+def test_what_cpp_would_compute_otherwise_is_refused(text, problem):
+    steps = [Let("first", 1), Let("r", parse(text))]
+    with pytest.raises(TilingError, match=problem) as caught:
+        evaluate(steps, {"a": 1 << 32, "b": 3}, checked=True)
+    assert caught.value.step == "r"
+    assert evaluate([Let("r", parse("((b - 9) / 2)"))], {"b": 3}, checked=True)["r"] == -3  # exact
 
 
 def test_sizes_survive():

@@ -182,19 +182,54 @@ _FUNCTIONS: dict[str, Any] = {"floor": sympy.floor, "Mod": sympy.Mod, "Min": sym
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Expr:
     """The expression that :func:`to_str` printed. Raises ValueError for anything else (nothing is executed)."""
-    if re.fullmatch(r"[0-9]{1,40}", text):
+    if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     try:
         if len(text) > 4096:
             raise ValueError("longer than 4096 characters")
-        return simplify(_build(ast.parse(text.strip(), mode="eval").body))
+        if re.search(r"\b[0-9]+[^\W0-9]", text):  # ast would take "1if x" for "1 if x", with a warning
+            raise ValueError("a number runs into a name")
+        tree = ast.parse(text.strip(), mode="eval").body
+        _extent(tree)
+        return simplify(_build(tree))
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
         raise ValueError(f"not a size expression: {text[:80]!r} ({error})") from error
 
 
+# Bounds of what is read, so that short text cannot make sympy work for long; those of real sizes are far below.
+_MAX_INT, _MAX_TERMS, _MAX_DEGREE, _MAX_CALLS = (1 << 63) - 1, 256, 32, 24
+
+
+def _extent(node: ast.AST) -> tuple[int, int, int]:
+    """At most how many terms an expression has when expanded, their degree, and its function calls.
+
+    Raises ValueError above the bounds. The names of functions count as symbols, which does no harm.
+    """
+    terms, degree, calls = 1, 0, 0
+    inner = [_extent(child) for child in ast.iter_child_nodes(node)]
+    if isinstance(node, ast.Name):
+        degree = 1
+    elif isinstance(node, ast.Call):
+        degree, calls = max(i[1] for i in inner), 1
+    elif isinstance(node, ast.BinOp):
+        left, _, right = inner
+        if isinstance(node.op, ast.Mult):
+            terms, degree = left[0] * right[0], left[1] + right[1]
+        elif isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
+            degree = left[1] * node.right.value if isinstance(node.right.value, int) else 0
+        else:
+            terms, degree = left[0] + right[0], max(left[1], right[1])
+    elif inner:
+        terms, degree = inner[-1][0], inner[-1][1]
+    calls += sum(i[2] for i in inner)
+    if terms > _MAX_TERMS or degree > _MAX_DEGREE or calls > _MAX_CALLS:
+        raise ValueError(f"more than {_MAX_TERMS} terms, degree {_MAX_DEGREE} or {_MAX_CALLS} calls")
+    return terms, degree, calls
+
+
 def _build(node: ast.expr) -> Any:
-    """A sympy expression from the syntax tree of its text. Powers are bounded, so short text cannot grow huge."""
-    if isinstance(node, ast.Constant) and type(node.value) is int:
+    """A sympy expression from the syntax tree of its text, which :func:`_extent` has found small enough."""
+    if isinstance(node, ast.Constant) and type(node.value) is int and node.value <= _MAX_INT:
         return sympy.Integer(node.value)
     if isinstance(node, ast.Name) and node.id not in RESERVED:
         return symbol(node.id)

@@ -20,6 +20,8 @@ from torchair_autofuse.schedule import tiling
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 
 T = TypeVar("T")
+LAUNCH = "launch."
+"""What the names of a launch's own values have before them, when an error names one instead of a step."""
 PLATFORM = ("core_num", "ub_bytes")
 """Names that the steps may use beside the symbols."""
 
@@ -56,6 +58,11 @@ class Definition:
     @cached_property
     def kernel(self) -> Kernel:
         return kernel_of(self.op)
+
+    @cached_property
+    def index(self) -> int:
+        """Position of the schedule in the definition."""
+        return list(self.op.schedule).index(self.schedule)
 
     @property
     def entry(self) -> str:
@@ -95,20 +102,22 @@ class Definition:
         return {p.name: tuple(f(symbols) for f in dims) for p, dims in zip(self.kernel.params, self._dims)}
 
     def launch(self, symbols: Mapping[str, int], core_num: int = 0, ub_bytes: int = 0) -> Launch:
-        """The launch for these sizes; ``core_num`` and ``ub_bytes`` default to those of the recorded SoC."""
+        """The launch for these sizes; ``core_num`` and ``ub_bytes`` default to those of the recorded SoC.
+
+        Raises TilingError naming the step, or the result, that is no int64 for them.
+        """
         platform = {"core_num": core_num or self.schedule.vector_cores, "ub_bytes": ub_bytes or self.schedule.ub_bytes}
         plan = self.host_plan
         results = {"block_dim": plan.block_dim, "tiling_key": plan.tiling_key}
         results |= {"workspace_bytes": plan.workspace_bytes, "ub_used": plan.ub_used}
-        steps = [*plan.steps, *(Let(f"launch.{n}", tree) for n, tree in results.items())]
-        values = tiling.evaluate(steps, {**symbols, **platform})
-        found = {n: values.pop(f"launch.{n}") for n in results}
+        steps = [*plan.steps, *(Let(f"{LAUNCH}{n}", tree) for n, tree in results.items())]
+        values = tiling.evaluate(steps, {**symbols, **platform}, checked=True)
+        found = {n: values.pop(f"{LAUNCH}{n}") for n in results}
         packed = struct.pack(f"<{len(plan.fields)}q", *(values[f] for f in plan.fields))
         return Launch(packed, values=values, **found)
 
     def _tree(self, field: str, text: str) -> Tree:
-        index = list(self.op.schedule).index(self.schedule)
-        return read(self.op, f"schedule[{index}].{field}", tiling.parse, text)
+        return read(self.op, f"schedule[{self.index}].{field}", tiling.parse, text)
 
 
 def kernel_of(op: Any) -> Kernel:

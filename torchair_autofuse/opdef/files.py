@@ -38,7 +38,7 @@ def texts(op: Any, text: KernelText) -> dict[str, str]:
         "tiling.h": text.tiling_h,
         "op_host.cpp": op_host_cpp(made.host_plan),
         "loop.txt": to_text(annotated(op, made.kernel)),
-        "schedule.txt": schedule_text(op),
+        "schedule.txt": schedule_text(made),
         "subgraph.pbtxt": subgraph_text(op),
         "run.py": RUN_PY,
     }

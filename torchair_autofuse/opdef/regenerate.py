@@ -51,7 +51,7 @@ def regenerate(op: Any, soc: str | None = None) -> Regenerated:
     made = _scheduled(op, kernel, target)
     text = generate(made, op.op_type, node_lines(op))
     found = _difference(op, recorded, describe_schedule(made, target))
-    if found is None and recorded.schedule == op.schedule[0]:
+    if found is None and recorded.index == 0:
         found = _changed_file(op, texts(op, text))
     if found is not None:
         raise _explained(op, found)
@@ -116,13 +116,12 @@ def _scheduled(op: Any, kernel: Kernel, target: Chip) -> Schedule:
 
 def _difference(op: Any, recorded: Definition, fresh: Any) -> OpDefError | None:
     """Where the recorded schedule is not the one that is made now, ``fresh``."""
-    index = list(op.schedule).index(recorded.schedule)
     for descriptor in fresh.DESCRIPTOR.fields:
         name = descriptor.name
         old, new = getattr(recorded.schedule, name), getattr(fresh, name)
         if old == new:
             continue
-        where = f"schedule[{index}].{name}"
+        where = f"schedule[{recorded.index}].{name}"
         if isinstance(new, (str, int)):
             return OpDefError(op.op_type, where, f"{old}, but the body gives {new}")
         if len(old) != len(new):

@@ -1,4 +1,4 @@
-"""schedule.txt: a definition's schedules for people."""
+"""schedule.txt: a definition's schedule for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from torchair_autofuse.opdef.definition import Definition, Launch
 from torchair_autofuse.schedule.tiling import parse, to_text
 
 
-def schedule_text(op: Any) -> str:
-    """Template, UB plan, tiling steps and the values they take at the example sizes, per SoC."""
-    return "\n".join(_one(op, s) for s in op.schedule)
-
-
-def _one(op: Any, s: Any) -> str:
-    made = Definition(op, s)
+def schedule_text(made: Definition) -> str:
+    """Template, UB plan, tiling steps and the values they take at the example sizes, for one SoC."""
+    op, s = made.op, made.schedule
     hints = {h.symbol: h.value for h in op.provenance.hint}
     symbols = {x.name: hints.get(x.name, 64) for x in op.symbol}
     launch = made.launch(symbols)

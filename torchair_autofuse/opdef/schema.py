@@ -13,6 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from torchair_autofuse.codegen.templates import resource
 
 SCHEMA_VERSION = 1
+"""Goes up when older releases would misread a definition. A field that they may ignore does not change it: they keep
+what they do not know."""
 
 
 @cache

@@ -1,6 +1,6 @@
 """Host tiling: an ordered list of ``let`` steps over int64, evaluated in Python and printed as C++ from the same tree.
 
-No floating point; every operand is a non-negative int64, divisors are positive.
+No floating point; every operand is an int64, divisors are positive, and so are dividends but for CeilDiv and FloorDiv.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Var:
 
 @dataclass(frozen=True)
 class Op:
-    """``kind``: add sub mul floordiv ceildiv mod min max roundup rounddown; or select(a, b, c) = a > 0 ? b : c."""
+    """``kind``: add sub mul floordiv ceildiv mod min max roundup rounddown; or select(a, b, c) = a > 0 ? b : c.
+
+    ``flooring`` is floordiv of what may be negative, which takes more in C++.
+    """
 
     kind: str
     args: tuple[Tree, ...]
@@ -131,14 +134,26 @@ def from_expr(e: Expr) -> Tree:
         return mul(*[from_expr(e.base)] * int(e.exp))
     if isinstance(e, sympy.floor):
         numerator, denominator = sympy.fraction(sympy.together(e.args[0]))
-        return floordiv(from_expr(numerator), from_expr(denominator))
+        divide = _flooring if _may_be_negative(numerator) else floordiv
+        return divide(from_expr(numerator), from_expr(denominator))
     if isinstance(e, (sympy.Min, sympy.Max)):
         least = minimum if isinstance(e, sympy.Min) else maximum
         args = [from_expr(a) for a in sorted(e.args, key=str)]
         return reduce(least, args)
     if isinstance(e, sympy.Mod):
-        return mod(from_expr(e.args[0]), from_expr(e.args[1]))
+        dividend, divisor = from_expr(e.args[0]), from_expr(e.args[1])
+        if not _may_be_negative(e.args[0]):
+            return mod(dividend, divisor)
+        return sub(dividend, mul(_flooring(dividend, divisor), divisor))
     raise TypeError(f"not a size expression: {e}")
+
+
+def _flooring(a: Tree, b: Tree) -> Tree:
+    return a if b == 1 else _op("flooring", a, b)
+
+
+def _may_be_negative(e: sympy.Expr) -> bool:
+    return any(c.is_negative for c in e.as_coefficients_dict().values())
 
 
 def _apply(kind: str, a: list[int]) -> int:
@@ -152,7 +167,7 @@ def _apply(kind: str, a: list[int]) -> int:
             return x - y
         case "mul":
             return x * y
-        case "floordiv":
+        case "floordiv" | "flooring":
             return x // y
         case "ceildiv":
             return -(-x // y)
@@ -169,8 +184,25 @@ def _apply(kind: str, a: list[int]) -> int:
     raise ValueError(kind)
 
 
-def evaluate(steps: Iterable[Let], values: Mapping[str, int]) -> dict[str, int]:
-    """All values after running the steps; ``values`` binds symbols and platform values."""
+class TilingError(ArithmeticError):
+    """A step that int64 arithmetic in C++ and Python's would not agree on: its name ``step``, and ``problem``."""
+
+    def __init__(self, step: str, problem: str = "") -> None:
+        super().__init__(f"{step}: {problem}" if problem else step)
+        self.step, self.problem = step, problem
+
+
+_DIVIDES = frozenset(("floordiv", "flooring", "ceildiv", "mod", "roundup", "rounddown"))
+_TRUNCATES = frozenset(("floordiv", "mod", "rounddown"))
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def evaluate(steps: Iterable[Let], values: Mapping[str, int], *, checked: bool = False) -> dict[str, int]:
+    """All values after running the steps; ``values`` binds symbols and platform values.
+
+    ``checked``: raises TilingError where a value leaves int64, a divisor is not positive, or a quotient of a negative
+    dividend is not exact: there the C++ form gives something else.
+    """
     env = dict(values)
 
     def run(tree: Tree) -> int:
@@ -178,7 +210,15 @@ def evaluate(steps: Iterable[Let], values: Mapping[str, int]) -> dict[str, int]:
             return tree
         if isinstance(tree, Var):
             return env[tree.name]
-        return _apply(tree.kind, [run(a) for a in tree.args])
+        args = [run(a) for a in tree.args]
+        if not checked:
+            return _apply(tree.kind, args)
+        if tree.kind in _DIVIDES and (args[1] <= 0 or (args[0] < 0 and tree.kind in _TRUNCATES and args[0] % args[1])):
+            raise TilingError(step.name, f"{tree.kind} of {args[0]} and {args[1]}")
+        value = _apply(tree.kind, args)
+        if value not in _INT64:
+            raise TilingError(step.name, f"{tree.kind} of {' and '.join(map(str, args))} is no int64")
+        return value
 
     for step in steps:
         env[step.name] = run(step.value)
@@ -186,7 +226,8 @@ def evaluate(steps: Iterable[Let], values: Mapping[str, int]) -> dict[str, int]:
 
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "/", "mod": "%"}
-_CALL = {"ceildiv": "CeilDiv", "min": "Min", "max": "Max", "roundup": "RoundUp", "rounddown": "RoundDown"}
+_CALL = {"ceildiv": "CeilDiv", "min": "Min", "max": "Max", "roundup": "RoundUp", "rounddown": "RoundDown",
+         "flooring": "FloorDiv"}  # fmt: skip
 
 
 def to_cpp(tree: Tree) -> str:
@@ -281,6 +322,8 @@ class _Parser:
         token = self.tokens[self.at] if self.at < len(self.tokens) else ""
         self.at += 1
         if token[:1].isdigit():
+            if int(token) not in _INT64:
+                raise self.error(f"{token} is no int64")
             return -int(token) if negative else int(token)
         if negative or not (token[:1].isalpha() or token[:1] == "_"):
             raise self.error(f"expected a number or a name, found {token!r}" if token else "it ends too early")
