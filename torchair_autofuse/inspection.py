@@ -172,11 +172,9 @@ def _print_body(console: Console, op: Any) -> None:
     console.print(f"\nWhat it computes (hash {content_hash(op)}; # from: the GE nodes)")
     console.print(to_text(annotated(op, kernel_of(op))), soft_wrap=True, end="")
     n = op.numeric
-    limits = f"{n.f32_rtol:g} of the largest magnitude for f32, {n.half_ulps} unit in the last place for f16 and bf16"
-    console.print(
-        f"\nNumeric limits: sums in {n.accumulate}, results rounded once ({n.rounding}); a kernel may differ from"
-    )
-    console.print(f"the IR interpreter by {limits}")
+    console.print(f"\nNumeric limits: sums in {n.accumulate}, results rounded once ({n.rounding}); a kernel may differ")
+    console.print(f"from the IR interpreter by {n.f32_rtol:g} of the largest magnitude in f32, in f16 and bf16")
+    console.print(f"by {n.half_ulps} unit in the last place")
 
 
 def _print_schedules(console: Console, op: Any) -> None:
