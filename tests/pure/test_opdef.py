@@ -194,6 +194,7 @@ BROKEN = [
     (set_field("content_hash", "0123456789ab"), "content_hash", "the content gives"),
     (set_field("input[0].name", "9x"), "input[0].name", "is not a name"),
     (set_field("input[0].name", "float"), "input[0].name", "is not a name"),
+    (set_field("output[0].name", "workspace"), "output[0].name", "is not a name"),
     (set_field("input[1].name", "x"), "input[1].name", "is taken"),
     (set_field("output[0].name", "c"), "output[0].name", "is taken"),
     (set_field("input[1].dtype", "f8"), "input[1].dtype", "unknown type"),
