@@ -3,6 +3,7 @@
 import hashlib
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +105,20 @@ def test_files_of_a_project(ops, files):
         assert f'#include "{e}_tiling.h"\n' in kernel and f"void {e}(" in kernel
         assert f'#include "../../op_kernel/{e}/{e}_tiling.h"\n' in host
         assert '"tiling.h"' not in kernel + host
+
+
+def test_project_is_the_golden_one(ops, files, update_golden):
+    """Its fixed files for two ops, with their hashes taken out."""
+    two = sorted(ops, key=lambda op: op.op_type)[:2]
+    made = project(two, targets(["ascend910b", "ascend910_93"]))
+    fixed = [p for p in made if "CMake" in p or p == "build.sh"]
+    text = "".join(f"==== {path}\n{made[path].decode()}" for path in fixed)
+    for i, op in enumerate(two):
+        text = text.replace(op.content_hash, f"00000000000{i}")
+    golden = Path(__file__).parent / "golden" / "package_project.txt"
+    if update_golden:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
 
 
 def test_cmake_text(ops, files):
@@ -209,6 +224,9 @@ def test_sources_of_definitions(ops, cache, tmp_path):
     one = cache / "ops" / types[0]
     assert [op.op_type for op in read_recorded(one).ops] == types[:1]
     assert [op.op_type for op in read_recorded(one / "op.afop.pb").ops] == types[:1]
+    opdef.save_library(ops, tmp_path / "all.afoplib.pb")
+    assert [op.op_type for op in read_recorded(tmp_path / "all.afoplib.pb").ops] == types
+    assert [op.op_type for op in read_recorded(tmp_path).ops] == types
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_recorded(tmp_path / "nowhere")
 
@@ -220,6 +238,13 @@ def test_of_two_definitions_of_one_op_this_releases_is_taken(ops, tmp_path):
     opdef.save(old, tmp_path / "a.afop.pb")
     opdef.save(ops[0], tmp_path / "b.afop.pb")
     assert read_recorded(tmp_path).ops == (ops[0],)
+
+
+@pytest.mark.parametrize("name", ["a.afop.pb", "a.afoplib.pb", "a.afop.textproto"])
+def test_files_that_hold_no_definition(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\xff\xff\xff")
+    found = read_recorded(tmp_path / name)
+    assert not found.ops and len(found.problems) == 1 and str(tmp_path / name) in found.problems[0]
 
 
 # ---- files on disk --------------------------------------------------------------------------------------------------

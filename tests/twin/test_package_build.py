@@ -6,9 +6,12 @@ import shutil
 import stat
 import subprocess
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
+import torchair_autofuse
 from tests.package_ops import RAISE, SCALE, SUM, definitions, fake_cann
 from torchair_autofuse import opdef
 from torchair_autofuse.cli import main
@@ -20,6 +23,7 @@ from torchair_autofuse.deliver.package.installed import Installed, read_installe
 from torchair_autofuse.deliver.package.names import entry_name, ops_info, proto_library, targets, tiling_library
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
+from torchair_autofuse.twin.toolchain import find_compiler
 
 A2 = targets(["ascend910b"])
 TBE = "op_impl/ai_core/tbe"
@@ -121,11 +125,13 @@ def ready(built, monkeypatch):
     return changes
 
 
-def test_another_cann_builds_again(ops, out, tmp_path, package, ready):
-    cann, environ = fake_cann(tmp_path / "9.0.1", "9.0.1")
-    ready.append(lambda made: (made / "version.info").write_text("custom_opp_compiler_version=9.0.1\n"))
-    made = build_package(ops, A2, out, cann, environ=environ)
-    assert made.fresh and read_installed(package).cann == (9, 0, 1)
+@pytest.mark.parametrize("version", ["9.0.1", "8.5.0-beta.2"])
+def test_another_cann_builds_again(ops, out, tmp_path, package, ready, version):
+    cann, environ = fake_cann(tmp_path / version, version)
+    ready.append(lambda made: (made / "version.info").write_text(f"custom_opp_compiler_version={version}\n"))
+    for fresh in (True, False):
+        made = build_package(ops, A2, out, cann, environ=environ)
+        assert made.fresh is fresh and read_installed(package).cann_text == version == cann.text
 
 
 def test_failure_names_the_op_and_leaves_the_package(make_op, ops, out, cann, package):
@@ -244,6 +250,54 @@ def test_build_script_by_hand(built, cann, tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
     found = read_installed(tmp_path / "project" / "OUT" / "vendors" / "torchair_autofuse")
     assert isinstance(found, Installed), found
+
+
+def test_host_code_is_cpp11(built):
+    """CANN compiles it as that for op_build; the libraries of the package are of a later standard."""
+    sources = sorted((built / "project" / "op_host").rglob("*.cpp"))
+    include = Path(torchair_autofuse.__file__).parent / "twin" / "cann" / "include"
+    command = [find_compiler().compiler, "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{include}"]
+    run = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
+    assert len(sources) == 3 and run.returncode == 0, run.stderr
+
+
+def test_interrupted_build_leaves_no_process(ops, cann, tmp_path, monkeypatch):
+    """Ctrl-C ends the compilers too, and a later build is not in their way."""
+    slow, environ = fake_cann(tmp_path / "slow")
+    with slow.set_env.open("a") as file:
+        file.write(f"echo $$ > {tmp_path}/pid\nsleep 600\n")
+    begun = subprocess.Popen.wait
+
+    def interrupt(process, timeout=None):
+        if not (tmp_path / "done").exists():
+            while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().strip():
+                time.sleep(0.01)
+            (tmp_path / "done").touch()
+            raise KeyboardInterrupt
+        return begun(process, timeout)
+
+    monkeypatch.setattr(build_module.subprocess.Popen, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_package(ops[:1], A2, tmp_path / "out", slow, environ=environ)
+    monkeypatch.undo()
+    group = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while running(group) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(group)
+    assert build_package(ops[:1], A2, tmp_path / "out", cann[0], environ=cann[1]).fresh
+
+
+def running(group):
+    """Whether a process of the group is left that is no zombie."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, pgid = file.read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # gone meanwhile
+            continue
+        if int(pgid) == group and state != "Z":
+            return True
+    return False
 
 
 # ---- trees that break a rule ----------------------------------------------------------------------------------------

@@ -101,8 +101,7 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return Reason(found[0].code, f"{found[0].text}{more}")
     if found.cann[:2] != cann.version[:2]:
-        built = ".".join(map(str, found.cann))
-        text = f"{folder}: was built with CANN {built}, {cann.home} has {cann.text}; build it again"
+        text = f"{folder}: was built with CANN {found.cann_text}, {cann.home} has {cann.text}; build it again"
         return Reason("AF502", text)
     if target.addconfig not in found.units:
         text = f"{folder}: is for {', '.join(found.units)}, this process plans for {target.soc} ({target.addconfig})"

@@ -153,7 +153,7 @@ def _is_current(package: Path, files: Mapping[str, bytes], cann: Cann) -> bool:
     if not package.is_dir():
         return False
     found = read_installed(package, cann.machine)
-    if not isinstance(found, Installed) or found.cann != cann.version:
+    if not isinstance(found, Installed) or found.cann_text != cann.text:
         return False
     return (package / DEFINITIONS / MANIFEST).read_bytes() == files[MANIFEST]
 

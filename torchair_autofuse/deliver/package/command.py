@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, help="folder for project, build and package")
     parser.add_argument(
         "--defs", type=Path, metavar="PATH",
-        help="definitions: the ops folder of a cache, a folder of *.afop.pb, or one file (default: the cache's)",
+        help="definitions: the ops folder of a cache, a folder of *.afop.pb, one file (default: the cache's)",
     )  # fmt: skip
     parser.add_argument(
         "--without", action="append", default=[], metavar="OP_TYPE", help="leave an op out; may be given several times"
@@ -69,6 +69,7 @@ def main(options: argparse.Namespace) -> int:
             print(f"{project}: {len(ops)} ops for {', '.join(chosen.units)}")
             return 0 if options.project_only else _not_built(options, project, cann)
         print(f"building {len(ops)} ops for {', '.join(chosen.units)} with CANN {cann.text}", flush=True)
+        print(f"the compilers' log: {Path(os.path.abspath(options.out)) / 'build.log'}", flush=True)
         built = build_package(ops, chosen, options.out, cann, jobs=options.jobs)
     except (OpDefError, BuildError) as error:
         return _fail(error, 1)

@@ -45,16 +45,18 @@ _FLAGS = {
 }  # fmt: skip
 _STATED = {"dynamicShapeSupport"}  # absent, it is false
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-_COMPILER = re.compile(r"^custom_opp_compiler_version=\W*(\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
+_COMPILER = re.compile(r"^custom_opp_compiler_version=\W*((\d+)\.(\d+)(?:\.(\d+))?[\w.+-]*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A package that keeps the rules. ``cann``: (major, minor, patch) of the CANN that built it; ``units``: CANN's
-    names of the chips it is for; ``manifest``: its MANIFEST.json; ``ops``: op type -> definition."""
+    """A package that keeps the rules. ``cann``: the version of the CANN that built it, (major, minor, patch) and as it
+    is written; ``units``: CANN's names of the chips it is for; ``manifest``: its MANIFEST.json; ``ops``: op type ->
+    definition."""
 
     folder: Path
     cann: tuple[int, int, int]
+    cann_text: str
     units: tuple[str, ...]
     manifest: Mapping[str, Any]
     ops: Mapping[str, Any]
@@ -86,7 +88,7 @@ def read_installed(folder: str | Path, machine: str | None = None) -> Installed 
             problems += _kernel(folder, unit, op_type, manifest["ops"][op_type]["entry"])
     if problems or isinstance(cann, Reason):
         return tuple(problems)
-    return Installed(folder, cann, tuple(manifest["units"]), manifest, ops)
+    return Installed(folder, *cann, tuple(manifest["units"]), manifest, ops)
 
 
 def _bad(file: Path, rule: str) -> Reason:
@@ -139,13 +141,14 @@ def _manifest(folder: Path) -> Mapping[str, Any] | Reason:
     return content
 
 
-def _built_with(folder: Path) -> tuple[int, int, int] | Reason:
+def _built_with(folder: Path) -> tuple[tuple[int, int, int], str] | Reason:
     file = folder / "version.info"
     found = _COMPILER.search(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
     if found is None:
         return _bad(file, "does not name the CANN that built the package (custom_opp_compiler_version=)")
-    major, minor, patch = (int(g or 0) for g in found.groups())
-    return major, minor, patch
+    text, *numbers = found.groups()
+    major, minor, patch = (int(n or 0) for n in numbers)
+    return (major, minor, patch), text
 
 
 def _definitions(folder: Path, manifest: Mapping[str, Any], ops: dict[str, Any]) -> Iterator[Reason]:
