@@ -17,7 +17,7 @@ from torchair_autofuse.twin.build import BuildJob, build_many
 from torchair_autofuse.twin.launcher import open_built
 from torchair_autofuse.twin.op_host import Platform, build_op_hosts
 
-SHAPES = 20000  # in all
+SHAPES = 12000  # in all
 LAUNCHED = (
     "rows", "kept rows", "columns", "sums", "softmax", "no symbols", "side by side", "end to end", "few rows", "gather",
     "bag", "interleave", "turned",
