@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchair_autofuse.ge.catalogue import gm_bytes, is_kernel, kernels, tensor_bytes
-from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.ge.simplify import live
 from torchair_autofuse.generated import GeneratedOp, kernel_hints
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Load, Param
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.cost import predicted_us
+from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.predict import schedule_ns
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip
 
@@ -38,7 +39,8 @@ def make_report(
     inside = {n.name for made in generated for n in made.lowered.nodes}
     # what is inside may read nodes that have gone: the op makes those itself
     left = [n for n in graph.nodes if n.name not in inside and is_kernel(n, graph)] if generated else before
-    fused = [_fused_op(graph, made, hints, target) for made in generated]
+    nodes = NodeCosts(graph, hints, target)
+    fused = [_fused_op(graph, made, hints, target, nodes) for made in generated]
     return FusionReport(
         graph_name=original.name,
         kernels_before=len(before),
@@ -46,10 +48,8 @@ def make_report(
         gm_bytes_before=_total(gm_bytes(n, original, hints) for n in before),
         gm_bytes_after=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes for f in fused)]),
         gm_bytes_floor=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes_floor for f in fused)]),
-        predicted_us_before=_total(_node_us(n, original, hints, target) for n in before),
-        predicted_us_after=_total(
-            [*(_node_us(n, graph, hints, target) for n in left), *(f.predicted_us for f in fused)]
-        ),
+        predicted_us_before=_us(NodeCosts(original, hints, target).total_ns(before)),
+        predicted_us_after=_total([_us(nodes.total_ns(left)), *(f.predicted_us for f in fused)]),
         fused=tuple(fused),
         refused=tuple(refusals),
         seconds=seconds,
@@ -64,13 +64,11 @@ def _total(parts: Any) -> Any:
     return None if any(p is None for p in found) else sum(found)
 
 
-def _node_us(node: Node, graph: Graph, hints: Mapping[str, int], target: Chip) -> float | None:
-    moved = gm_bytes(node, graph, hints)
-    written = _total(tensor_bytes(r, graph, hints) for r in node.outputs)
-    return None if moved is None or written is None else predicted_us(target, moved - written, written)
+def _us(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1000
 
 
-def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip) -> FusedOp:
+def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip, nodes: NodeCosts) -> FusedOp:
     lowered, scheduled = made.lowered, made.schedule
     loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
     read = [(r, p) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
@@ -90,7 +88,8 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
         ub_bytes=tiling["ub_used"],
         gm_bytes=moved,
         gm_bytes_floor=floor,
-        predicted_us=None if moved is None else predicted_us(target, moved - written, written),
+        predicted_us=None if moved is None else _us(schedule_ns(scheduled, sizes, target)),
+        predicted_us_alone=_us(nodes.total_ns(lowered.nodes)),
         inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
         outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
     )

@@ -14,6 +14,7 @@ CODES: dict[str, str] = {
     "AF105": "pass enabled and disabled at once",
     "AF106": "flag accepted but without effect in this release",
     "AF107": "unreadable skip list",
+    "AF108": "unusable cost file",
     "AF201": "op type not fusible",
     "AF202": "dtype not supported by the op or the chip",
     "AF203": "shape or dtype unknown",

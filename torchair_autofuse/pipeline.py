@@ -32,6 +32,7 @@ from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip, chip
+from torchair_autofuse.soc.override import with_costs
 
 _ROOTS = ("Data", "RefData", "NetOutput")
 
@@ -79,6 +80,7 @@ def fuse(
     target = chip(options.soc)
     if isinstance(target, Reason):
         raise ValueError(str(target))
+    target = with_costs(target, options.costs)
     clock = _Clock()
     with clock("read"):
         model = parse(model_def)

@@ -312,12 +312,13 @@ def test_warnings_do_not_make_options_differ() -> None:
 
 DIGESTED: dict[str, Any] = {
     "enabled": True, "passes": {"reduce"}, "recomputation_threshold": 2, "max_fusion_size": 0, "precision": "strict",
-    "soc": "Ascend310P3", "max_fusions": 1, "run_unfused": True, "disabled_patterns": {"x"}, "skip_nodes": {"x"},
+    "soc": "Ascend310P3", "max_fusions": 1,
+    "costs": (("", "launch_us", (3.0,)),), "run_unfused": True, "disabled_patterns": {"x"}, "skip_nodes": {"x"},
     "skip_types": {"x"},
 }  # fmt: skip
 UNDIGESTED: dict[str, Any] = {
     "strict": True, "cache_dir": "/c", "route": "jit", "package": "/p", "debug_dir": "/d",
-    "keep_sources": True, "skip_list": "/s",
+    "keep_sources": True, "skip_list": "/s", "cost_file": "/c.toml",
     "cann_only": (("att_ub_threshold", "3"),), "warnings": (Reason("AF101", "x"),),
     "planner": "partition",  # the same as greedy until it exists
 }  # fmt: skip

@@ -22,6 +22,7 @@ OWN_VARIABLES: Mapping[str, str] = MappingProxyType({
     "planner": "TORCHAIR_AUTOFUSE_PLANNER",
     "precision": "TORCHAIR_AUTOFUSE_PRECISION",
     "max_fusions": "TORCHAIR_AUTOFUSE_MAX_FUSIONS",
+    "cost_file": "TORCHAIR_AUTOFUSE_COST",
     "route": "TORCHAIR_AUTOFUSE_ROUTE",
     "package": "TORCHAIR_AUTOFUSE_PACKAGE",
 })  # fmt: skip

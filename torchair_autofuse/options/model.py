@@ -25,7 +25,8 @@ ROUTES: tuple[str, ...] = ("auto", "package", "jit", "host", "off")
 
 _NO_DIGEST = frozenset({
     # where things go and how failures are met, not what is generated
-    "strict", "cache_dir", "route", "package", "debug_dir", "keep_sources", "skip_list", "cann_only", "warnings",
+    "strict", "cache_dir", "route", "package", "debug_dir", "keep_sources", "skip_list", "cost_file",
+    "cann_only", "warnings",
 })  # fmt: skip
 
 
@@ -42,7 +43,8 @@ class Options:
     ``recomputation_threshold``: a value with more readers than this is stored, not computed again (0..255).
     ``max_fusion_size``: most nodes in one fused op; None: what UB allows; 0: no fusion.
     ``precision``: "fp32", or "strict" to round after every original op.  ``soc``: the chip to plan for.
-    ``planner``: "greedy"; "partition" is not available yet and becomes "greedy" with a warning.
+    ``planner``: "greedy", or "partition" (plan.partition).
+    ``costs``: numbers of the cost model in place of the built-in ones (soc.override); ``cost_file`` they came from.
     ``max_fusions``: stop after so many fused ops (bisecting); None: no limit.
     ``run_unfused``: plan and report, but run the graph as it was.
     ``disabled_patterns``: names of patterns not to use.
@@ -61,6 +63,8 @@ class Options:
     precision: str = "fp32"
     soc: str = "Ascend910B1"
     planner: str = "greedy"
+    costs: tuple[tuple[str, str, tuple[float, ...]], ...] = ()
+    cost_file: str = ""
     max_fusions: int | None = None
     run_unfused: bool = False
     disabled_patterns: frozenset[str] = frozenset()
@@ -79,7 +83,7 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("enabled", "run_unfused", "strict", "keep_sources"):
             _require(isinstance(getattr(self, name), bool), name, "True or False", getattr(self, name))
-        for name in ("soc", "skip_list", "cache_dir", "package", "debug_dir"):
+        for name in ("soc", "skip_list", "cost_file", "cache_dir", "package", "debug_dir"):
             _require(isinstance(getattr(self, name), str), name, "a string", getattr(self, name))
         for name in ("passes", "disabled_patterns", "skip_nodes", "skip_types"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
@@ -93,6 +97,10 @@ class Options:
         pairs = isinstance(self.cann_only, tuple) and all(
             isinstance(p, tuple) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in self.cann_only
         )
+        numbers = isinstance(self.costs, tuple) and all(
+            isinstance(e, tuple) and len(e) == 3 and isinstance(e[2], tuple) for e in self.costs
+        )
+        _require(numbers, "costs", "a tuple of (chip, name, values)", self.costs)
         _require(pairs, "cann_only", "a tuple of (key, value) pairs of strings", self.cann_only)
         reasons = isinstance(self.warnings, tuple) and all(isinstance(w, Reason) for w in self.warnings)
         _require(reasons, "warnings", "a tuple of Reason", self.warnings)

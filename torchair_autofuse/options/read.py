@@ -13,6 +13,7 @@ from torchair_autofuse.options.grammar import OWN_VARIABLES, clip, parse_flags, 
 from torchair_autofuse.options.keys import DFX, FLAGS, KEYS, UINT64_MAX, Value, show, split_list
 from torchair_autofuse.options.model import CANN_ONLY_PASSES, PASSES, PLANNERS, PRECISIONS, ROUTES, Options
 from torchair_autofuse.options.skip import read_skip_list
+from torchair_autofuse.soc.override import read_costs
 
 GF_DEBUG = "GF_AUTOFUSION_DEBUG"
 GF_DISABLE = "GF_AUTOFUSION_DISABLE"
@@ -64,6 +65,11 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
         skip = read_skip_list(path)
         fields |= {"skip_list": path, "skip_nodes": skip.nodes, "skip_types": skip.types}
         warnings += skip.warnings
+    path = unquote(env.get(OWN_VARIABLES["cost_file"], ""))
+    if path:
+        given = read_costs(path)
+        fields |= {"cost_file": path, "costs": given.entries}
+        warnings += given.warnings
     return Options(**fields, warnings=tuple(dict.fromkeys(warnings)))
 
 
@@ -88,7 +94,7 @@ def write_environ(options: Options) -> dict[str, str]:
     default = Options()
     own = {
         field: str(getattr(options, field))
-        for field in ("cache_dir", "soc", "planner", "precision", "max_fusions", "route", "package")
+        for field in ("cache_dir", "soc", "planner", "precision", "max_fusions", "route", "package", "cost_file")
         if getattr(options, field) != getattr(default, field)
     }
     variables = {

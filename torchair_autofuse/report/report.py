@@ -19,7 +19,8 @@ class FusedOp:
 
     ``nodes`` and ``node_types`` run in parallel. ``ub_bytes``: peak use of UB on one core. ``gm_bytes``: bytes read
     from and written to global memory, every pass counted; ``gm_bytes_floor``: inputs and outputs once; both None when
-    a symbolic size has no hint. ``predicted_us``: microseconds by the cost model, never measured. ``inputs``,
+    a symbolic size has no hint. ``predicted_us``: microseconds by the cost model, never measured;
+    ``predicted_us_alone``: of its nodes as kernels of their own. ``inputs``,
     ``outputs``: tensors as text such as ``f32[s0,64]``.
     """
 
@@ -33,6 +34,7 @@ class FusedOp:
     predicted_us: float | None = None
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    predicted_us_alone: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("nodes", "node_types", "inputs", "outputs"):
@@ -40,7 +42,7 @@ class FusedOp:
         if len(self.nodes) != len(self.node_types):
             counts = f"{len(self.nodes)} nodes, {len(self.node_types)} types"
             raise ValueError(f"FusedOp {self.op_type}: expected one node type per node, got {counts}")
-        _numbers(self, ("ub_bytes",), ("gm_bytes", "gm_bytes_floor"), ("predicted_us",))
+        _numbers(self, ("ub_bytes",), ("gm_bytes", "gm_bytes_floor"), ("predicted_us", "predicted_us_alone"))
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,15 @@ def _fused_table(fused: Iterable[FusedOp]) -> Table:
         flow = f"{', '.join(op.inputs)} -> {', '.join(op.outputs)}" if op.inputs or op.outputs else ""
         sizes = (human_bytes(n) for n in (op.ub_bytes, op.gm_bytes, op.gm_bytes_floor))
         template = op.template.replace(", ", "\n")  # several, by tiling key
-        cells = (op.op_type, template, *sizes, human_us(op.predicted_us), f"{nodes}\n{flow}" if flow else nodes)
+        cells = (op.op_type, template, *sizes, _time(op), f"{nodes}\n{flow}" if flow else nodes)
         table.add_row(*(Text(cell) for cell in cells))
     return table
+
+
+def _time(op: FusedOp) -> str:
+    """Predicted times: of the nodes as kernels of their own, and of the fused op."""
+    alone = "" if op.predicted_us_alone is None else f"{human_us(op.predicted_us_alone)} ->\n"
+    return f"{alone}{human_us(op.predicted_us)}"
 
 
 def _node(name: str, kind: str) -> str:

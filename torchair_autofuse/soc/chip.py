@@ -19,24 +19,67 @@ else:
 DEFAULT_SOC = "Ascend910B1"
 
 
+Pair = tuple[float, float]
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Cycles of one vector instruction, k * elements + b, by kind: (k of 32 bit elements, k of 16 bit ones, b)."""
+
+    simple: Triple
+    scalar: Triple
+    cast: Triple
+    fill: Triple
+    compare: Triple
+    select: Triple
+    transcendental: Triple
+    divide: Triple
+    tanh: Triple
+    sigmoid: Triple
+    api: Triple
+    gather: Triple
+    pick: Triple
+    spread: Triple
+    transpose: Triple
+    reduce: Triple
+
+
 @dataclass(frozen=True)
 class Cost:
-    """Linear cost table: (cycles per f32 element, cycles per instruction) per kind of instruction; see chips.toml."""
+    """Numbers of the cost model: what each means, and where it is from, is in chips.toml.
 
-    simple: tuple[float, float]
-    transcendental: tuple[float, float]
-    divide: tuple[float, float]
-    api: tuple[float, float]
-    load_bytes_per_cycle: float
-    store_bytes_per_cycle: float
-    head_cycles: float
-    head_cycles_per_core: float
+    Cycles and bytes per cycle of one vector core, where not said otherwise. (a, b) is a + b * cores of a head, and
+    a + b / cores of a rate.
+    """
+
     launch_us: float
+    kernel_head: float
+    load_head: Pair
+    small_load_head: Pair
+    small_load_bytes: float
+    store_head: float
+    load_rate: Pair
+    small_load_rate: Pair
+    store_rate: Pair
+    l2_rate: float
+    load_copy: float
+    store_copy: float
+    load_gap: float
+    store_gap: float
+    short_load_bytes: float
+    short_store: Pair
+    short_store_alone: float
+    uneven_store_rate: float
+    uneven_store_bytes: float
+    uneven_store: float
+    sync: float
+    vector: Vector
 
 
 @dataclass(frozen=True)
 class Chip:
-    """One SoC. Sizes in bytes, ``clock_mhz`` in MHz, ``vector_cores`` per device."""
+    """One SoC. Sizes in bytes, ``clock_mhz`` in MHz, ``vector_cores`` and ``l2_bytes`` per device."""
 
     soc: str
     short: str
@@ -44,6 +87,7 @@ class Chip:
     addconfig: str
     vector_cores: int
     clock_mhz: int
+    l2_bytes: int
     ub_bytes: int
     ub_reserved_bytes: int
     block_bytes: int
@@ -79,6 +123,11 @@ def soc_names() -> tuple[str, ...]:
     return tuple(_data()["soc"])
 
 
+def arch_names() -> tuple[str, ...]:
+    """All architectures that have numbers of the cost model."""
+    return tuple(name for name, facts in _data()["arch"].items() if "cost" in facts)
+
+
 @cache
 def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
     """The chip called ``soc`` (``Ascend910B1``, case ignored; a short name such as ``Ascend910_93`` gives its first).
@@ -93,9 +142,23 @@ def chip(soc: str = DEFAULT_SOC) -> Chip | Reason:
         close = difflib.get_close_matches(soc, table, n=1)
         hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(_supported())}"
         return Reason("AF306", f"unknown SoC {soc!r}{hint}")
-    short, arch, addconfig, cores, clock = table[name]
+    short, arch, addconfig, cores, clock, l2_mib = table[name]
     facts = dict(_data()["arch"][arch])
     if "refused" in facts:
         return Reason("AF306", f"{name}: {facts['refused']}")
-    cost: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.pop("cost").items()}
-    return Chip(name, short, addconfig=addconfig, vector_cores=cores, clock_mhz=clock, cost=Cost(**cost), **facts)
+    given: dict[str, Any] = facts.pop("cost")
+    cost = Cost(vector=Vector(**_numbers(given["vector"])), **_numbers(given))
+    return Chip(
+        name,
+        short,
+        addconfig=addconfig,
+        vector_cores=cores,
+        clock_mhz=clock,
+        l2_bytes=l2_mib << 20,
+        cost=cost,
+        **facts,
+    )
+
+
+def _numbers(table: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in table.items() if not isinstance(v, dict)}
