@@ -22,6 +22,7 @@ from torchair_autofuse.soc.chip import Chip
 def make_report(
     original: Graph,
     graph: Graph,
+    planned: Graph,
     generated: Sequence[GeneratedOp],
     refusals: Sequence[Refusal],
     hints: Mapping[str, int],
@@ -30,7 +31,7 @@ def make_report(
     seconds: Mapping[str, float],
 ) -> FusionReport:
     """The report of a graph. ``original``: as read. ``graph``: simplified, without nodes that nothing reads any
-    more, the ``generated`` ops not yet in place.
+    more, the ``generated`` ops not yet in place. ``planned``: simplified, with all nodes.
 
     Sizes of symbols are taken from ``hints``; a number that depends on a symbol without one is None.
     """
@@ -39,8 +40,8 @@ def make_report(
     inside = {n.name for made in generated for n in made.lowered.nodes}
     # what is inside may read nodes that have gone: the op makes those itself
     left = [n for n in graph.nodes if n.name not in inside and is_kernel(n, graph)] if generated else before
-    nodes = NodeCosts(graph, hints, target)
-    fused = [_fused_op(graph, made, hints, target, nodes) for made in generated]
+    alone = NodeCosts(planned, hints, target)
+    fused = [_fused_op(graph, made, hints, target, alone) for made in generated]
     return FusionReport(
         graph_name=original.name,
         kernels_before=len(before),
@@ -49,7 +50,9 @@ def make_report(
         gm_bytes_after=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes for f in fused)]),
         gm_bytes_floor=_total([*(gm_bytes(n, graph, hints) for n in left), *(f.gm_bytes_floor for f in fused)]),
         predicted_us_before=_us(NodeCosts(original, hints, target).total_ns(before)),
-        predicted_us_after=_total([_us(nodes.total_ns(left)), *(f.predicted_us for f in fused)]),
+        predicted_us_after=_total(
+            [_us(NodeCosts(graph, hints, target).total_ns(left)), *(f.predicted_us for f in fused)]
+        ),
         fused=tuple(fused),
         refused=tuple(refusals),
         seconds=seconds,
@@ -68,7 +71,7 @@ def _us(ns: int | None) -> float | None:
     return None if ns is None else ns / 1000
 
 
-def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip, nodes: NodeCosts) -> FusedOp:
+def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip, alone: NodeCosts) -> FusedOp:
     lowered, scheduled = made.lowered, made.schedule
     loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
     read = [(r, p) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
@@ -89,7 +92,7 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
         gm_bytes=moved,
         gm_bytes_floor=floor,
         predicted_us=None if moved is None else _us(schedule_ns(scheduled, sizes, target)),
-        predicted_us_alone=_us(nodes.total_ns(lowered.nodes)),
+        predicted_us_alone=_us(alone.total_ns(lowered.nodes)),
         inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
         outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
     )
