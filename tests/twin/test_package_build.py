@@ -502,7 +502,11 @@ def test_package_that_is_not_for_this_process(package, environ, tmp_path, monkey
     _, patched = fake_cann(tmp_path / "8.5.1", "8.5.1")
     assert isinstance(activate(patched, named), ActivePackage)
     assert activate({"ASCEND_HOME_PATH": str(tmp_path / "none")}, named).code == "AF505"
-    assert "no such folder" in activate(environ, Options(package=str(tmp_path / "none"))).text
+    absent = activate(environ, Options(package=str(tmp_path / "none")))
+    assert (
+        absent.code == "AF502" and "there is no package yet; build it with 'python -m torchair_autofuse" in absent.text
+    )
+    assert f"--out {tmp_path}/none" in absent.text
 
 
 @pytest.fixture()

@@ -93,6 +93,9 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
     if place is None:
         return None
     out, folder = place
+    rebuild = build_command(target.addconfig, out, _definitions(options))
+    if not folder.exists():
+        return Reason("AF502", f"{folder}: there is no package yet; build it with '{rebuild}' and start anew")
     cann = find_cann(environ)
     if isinstance(cann, Reason):
         return cann
@@ -101,7 +104,9 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return Reason(found[0].code, f"{found[0].text}{more}")
     if found.cann[:2] != cann.version[:2]:
-        text = f"{folder}: was built with CANN {found.cann_text}, {cann.home} has {cann.text}; build it again"
+        text = (
+            f"{folder}: was built with CANN {found.cann_text}, {cann.home} has {cann.text}; build it again: {rebuild}"
+        )
         return Reason("AF502", text)
     if target.addconfig not in found.units:
         text = f"{folder}: is for {', '.join(found.units)}, this process plans for {target.soc} ({target.addconfig})"
@@ -109,7 +114,7 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
     others = [e for e in entries if Path(e).name != VENDOR]
     environ[OPP_PATH] = ":".join([str(folder), *others])
     digest = hashlib.sha256((folder / DEFINITIONS / MANIFEST).read_bytes()).hexdigest()[:16]
-    return ActivePackage(found, target, build_command(target.addconfig, out, _definitions(options)), digest)
+    return ActivePackage(found, target, rebuild, digest)
 
 
 def record(ops: Sequence[Any], options: Options) -> Reason:
