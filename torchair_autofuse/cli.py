@@ -22,6 +22,7 @@ ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 _COMMANDS = {
     "build": ("torchair_autofuse.deliver.package.command", "build recorded fused ops as a package for CANN"),
     "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
+    "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
 }
 

@@ -303,7 +303,7 @@ def _deliver_on_host(result: Any, options: Options, snapshot: bytes) -> None:
     root = options.cache_root()
     for made, op in zip(result.generated, result.ops):
         artefact.write(root, made, target, model_def=snapshot, op=op)
-    kernels.prepare([made.op_type for made in result.generated], root=root)
+    kernels.prepare([made.op_type for made in result.generated], root=root, options=options)
 
 
 def _kernel_count(snapshot: bytes) -> int:

@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from torchair_autofuse import opdef
 from torchair_autofuse.ge.proto import ge_ir
 from torchair_autofuse.loop.parser import parse
+from torchair_autofuse.messages import AutofuseWarning
 from torchair_autofuse.opdef import artefact, generator
 from torchair_autofuse.opdef.artefact import read, write
 from torchair_autofuse.soc.chip import chip
@@ -98,7 +99,8 @@ def test_damaged_folder_is_written_again(made, folder, tmp_path, name, damage):
         (folder / name).unlink()
     else:
         (folder / name).write_bytes(b"# edited\n" + (folder / name).read_bytes())
-    write(tmp_path, made, chip(), hints={"s0": 24})
+    with pytest.warns(AutofuseWarning, match=rf"AF506: {made.op_type}: .*{name}\b.*; the entry was made again"):
+        write(tmp_path, made, chip(), hints={"s0": 24})
     assert {n: data for n, (_, data) in identity(folder).items()} == good
 
 
@@ -186,7 +188,8 @@ def test_world_writable_folders_are_refused(made, folder, tmp_path, part):
     with pytest.raises(opdef.ArtefactError, match="may be written by every user"):
         read(tmp_path, made.op_type)
     if part.startswith("ops/"):
-        write(tmp_path, made, chip())  # it is ours again
+        with pytest.warns(AutofuseWarning, match="AF506: .* it may be written by every user"):
+            write(tmp_path, made, chip())  # it is ours again
         assert not target.stat().st_mode & 0o022
     else:
         with pytest.raises(opdef.ArtefactError, match="may be written by every user"):

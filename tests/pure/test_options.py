@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import PASSES, ROUTES, Options, default_cache_dir, read_options
+from torchair_autofuse.options.grammar import OWN_VARIABLES
 from torchair_autofuse.options.keys import DFX, FLAGS, KEYS, show
 from torchair_autofuse.options.read import _FALSE, _TRUE
 
@@ -318,7 +319,7 @@ DIGESTED: dict[str, Any] = {
 }  # fmt: skip
 UNDIGESTED: dict[str, Any] = {
     "strict": True, "cache_dir": "/c", "route": "jit", "package": "/p", "debug_dir": "/d",
-    "keep_sources": True, "skip_list": "/s", "cost_file": "/c.toml",
+    "keep_sources": True, "skip_list": "/s", "cost_file": "/c.toml", "cache_limit": 7,
     "cann_only": (("att_ub_threshold", "3"),), "warnings": (Reason("AF101", "x"),),
     "planner": "partition",  # the same as greedy until it exists
 }  # fmt: skip
@@ -357,6 +358,22 @@ def test_cache_folder() -> None:
     assert Options(cache_dir="~/c").cache_root() == str(pathlib.Path.home() / "c")
 
 
+@pytest.mark.parametrize("text, expected", [
+    ("500MB", 500_000_000), (" 2 GiB ", 2 << 30), ("1.5k", 1500), ("123", 123), ("0", 0), ('"1TB"', 10**12), ("7B", 7),
+    ("", Options().cache_limit), (str(2**64 - 1), 2**64 - 1),
+])  # fmt: skip
+def test_limit_of_the_cache(text: str, expected: int) -> None:
+    options = read_options({OWN_VARIABLES["cache_limit"]: text})
+    assert options.cache_limit == expected and options.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "5XB", "1e9", "MB", "20000000TB", "1,5GB"])
+def test_a_limit_that_is_none(text: str) -> None:
+    options = read_options({OWN_VARIABLES["cache_limit"]: text})
+    assert options.cache_limit == Options().cache_limit
+    assert codes(options) == ["AF103"] and "such as 500MB" in options.warnings[0].text
+
+
 def test_what_no_variable_can_carry() -> None:
     with pytest.raises(ValueError, match=r"debug_dir$"):
         Options(keep_sources=True, debug_dir="/a;b").to_environ()
@@ -384,6 +401,7 @@ _options = st.builds(
     strict=st.booleans(),
     cache_dir=st.just("") | _paths,
     package=st.just("") | _paths,
+    cache_limit=st.integers(0, 2**64 - 1),
     route=st.sampled_from(ROUTES),
     debug_dir=st.just("") | _paths,
     keep_sources=st.booleans(),

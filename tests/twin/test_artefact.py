@@ -11,6 +11,7 @@ import torch
 
 from torchair_autofuse import opdef
 from torchair_autofuse.host import kernels
+from torchair_autofuse.messages import AutofuseWarning
 from torchair_autofuse.opdef import artefact
 from torchair_autofuse.opdef import run as opdef_run
 from torchair_autofuse.opdef.build import sha256
@@ -242,9 +243,14 @@ def test_missing_and_damaged_folders(made, tmp_path):
         folder = artefact.write(tmp_path, made, chip())
         with (folder / "kernel.cpp").open("a") as file:
             file.write("\n")
-        with pytest.raises(opdef.ArtefactError, match=r"kernel\.cpp is not the file that was generated"):
+        with pytest.warns(AutofuseWarning, match=rf"AF506: {made.op_type}: kernel\.cpp is not the file that was gen"):
+            kernels.load(made.op_type)  # its definition is good, so it is generated again
+        artefact.read(tmp_path, made.op_type)
+        with (folder / "op.afop.pb").open("ab") as file:
+            file.write(b"\xff")
+        with pytest.raises(opdef.OpDefError, match="not a FusedOpDef"):
             kernels.load(made.op_type)
-        artefact.write(tmp_path, made, chip())  # generated again: repaired
+        artefact.write(tmp_path, made, chip())
         assert kernels.load(made.op_type).run([torch.ones(2, 2), torch.ones(2)])[1].tolist() == [[2.0, 2.0]] * 2
     finally:
         kernels.set_root(None)

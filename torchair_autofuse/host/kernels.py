@@ -9,13 +9,16 @@ from pathlib import Path
 
 import torch
 
+from torchair_autofuse.cache import sweep
 from torchair_autofuse.host.decode import TORCH_OF_PROTO
 from torchair_autofuse.loop.ir import Param
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import artefact
 from torchair_autofuse.opdef.artefact import Stored
 from torchair_autofuse.opdef.definition import Definition, Launch
 from torchair_autofuse.opdef.files import SOURCES
-from torchair_autofuse.options import read_options
+from torchair_autofuse.options import Options, read_options
+from torchair_autofuse.soc.chip import chip
 from torchair_autofuse.twin.build import BuildJob, build_many
 from torchair_autofuse.twin.errors import KernelBuildError, TwinViolation
 from torchair_autofuse.twin.launcher import TwinKernel, TwinProfile, open_built
@@ -100,7 +103,7 @@ class HostKernel:
 
 
 _root: Path | None = None
-_prepared_in: dict[str, Path] = {}  # op type -> the cache folder it was prepared in
+_prepared: dict[str, HostKernel] = {}  # op type -> its kernel, whatever becomes of its folder
 _loaded: dict[tuple[Path, str], HostKernel] = {}  # (folder, digest of what is in it) -> kernel
 
 
@@ -118,24 +121,27 @@ def root() -> Path:
 def load(op_type: str) -> HostKernel:
     """The kernel of a fused op, built if need be; loaded once per process as long as its folder stays the same.
 
-    An op that was prepared is looked up where that was done, else in ``root()``.
+    An op that was prepared with a root is that kernel, though its folder may have been replaced since; another is
+    looked up in ``root()``, for the chip in use if it is there. A folder whose files are damaged is made again from its
+    definition, with a warning AF506.
 
-    Raises opdef.ArtefactError for a folder that is missing or damaged, opdef.OpDefError for a bad definition,
-    KernelBuildError (AF405) for a kernel that does not build, NoCompiler (AF404).
+    Raises opdef.ArtefactError for a folder that is missing or damaged beyond that, opdef.OpDefError for a bad
+    definition, KernelBuildError (AF405) for a kernel that does not build, NoCompiler (AF404).
     """
-    return _load([op_type], _prepared_in.get(op_type, root()))[0]
+    found = _prepared.get(op_type)
+    return found if found is not None else _load([op_type], root(), None)[0]
 
 
-def prepare(op_types: Iterable[str], *, root: str | Path | None = None) -> None:
+def prepare(op_types: Iterable[str], *, root: str | Path | None = None, options: Options | None = None) -> None:
     """Builds the kernels of several ops in parallel, ahead of their first run. Raises as :func:`load` does.
 
-    ``root``: the cache folder that holds them, remembered for :func:`load`; None: the one in use.
+    ``root``: the cache folder that holds them; the kernels are remembered for :func:`load`. None: the one in use.
+    ``options``: the chip to prepare for and the limit of the cache; None: the environment's.
     """
     names = list(dict.fromkeys(op_types))
-    folder = Path(root) if root is not None else _root_in_use()
-    _load(names, folder)
+    made = _load(names, Path(root) if root is not None else _root_in_use(), options)
     if root is not None:
-        _prepared_in.update(dict.fromkeys(names, folder))
+        _prepared.update(zip(names, made))
 
 
 def profiles() -> Mapping[str, TwinProfile]:
@@ -144,17 +150,20 @@ def profiles() -> Mapping[str, TwinProfile]:
 
 
 def clear() -> None:
-    """Forgets all loaded kernels, their profiles and where they were prepared."""
+    """Forgets all loaded and prepared kernels and their profiles."""
     _loaded.clear()
-    _prepared_in.clear()
+    _prepared.clear()
 
 
 def _root_in_use() -> Path:
     return _root if _root is not None else Path(read_options().cache_root())
 
 
-def _load(op_types: Sequence[str], folder: Path) -> list[HostKernel]:
-    stored = [artefact.read(folder, t) for t in op_types]
+def _load(op_types: Sequence[str], folder: Path, options: Options | None) -> list[HostKernel]:
+    options = read_options() if options is None else options
+    target = chip(options.soc)
+    soc = None if isinstance(target, Reason) else target.soc
+    stored = [artefact.repaired(folder, t, soc) for t in op_types]
     keys = [_key(s) for s in stored]
     missing = [(k, s) for k, s in zip(keys, stored) if k not in _loaded]
     made = [Definition.of(s.op) for _, s in missing]
@@ -163,6 +172,7 @@ def _load(op_types: Sequence[str], folder: Path) -> list[HostKernel]:
         if isinstance(built, KernelBuildError):
             raise KernelBuildError(f"{s.op.op_type} in {s.folder}: its kernel did not build", built.errors) from built
         _loaded[key] = HostKernel(definition, s.folder, open_built(job, built, folder))
+    sweep.keep_within(folder, options.cache_limit)
     return [_loaded[k] for k in keys]
 
 

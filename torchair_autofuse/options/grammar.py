@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 
 from torchair_autofuse.messages import Reason
@@ -17,6 +18,7 @@ from torchair_autofuse.options.keys import KEYS, BadValue, Value
 # Settings that have a variable of their own; somebody may well write them as a flag.
 OWN_VARIABLES: Mapping[str, str] = MappingProxyType({
     "cache_dir": "TORCHAIR_AUTOFUSE_CACHE_DIR",
+    "cache_limit": "TORCHAIR_AUTOFUSE_CACHE_LIMIT",
     "strict": "TORCHAIR_AUTOFUSE_STRICT",
     "soc": "TORCHAIR_AUTOFUSE_SOC",
     "planner": "TORCHAIR_AUTOFUSE_PLANNER",
@@ -56,6 +58,18 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def clip(text: str) -> str:
     """``text`` short enough for a message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of a size such as ``500MB``, ``2 GiB``, ``1.5g`` or ``1000000``; None for what is no size.
+
+    KB, MB, GB, TB (and K, M, G, T) are powers of 1000, KiB and so on of 1024.
+    """
+    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,6})?)\s*(?:([kmgt])(i?)b?|b)?", text.strip().lower(), re.ASCII)
+    if match is None:
+        return None
+    base = 1024 if match[3] else 1000
+    return int(Fraction(match[1]) * base ** (" kmgt".index(match[2]) if match[2] else 0))
 
 
 def parse_flags(text: str, variable: str) -> tuple[dict[str, Value], tuple[Reason, ...]]:

@@ -23,10 +23,13 @@ PRECISIONS: tuple[str, ...] = ("fp32", "strict")
 PLANNERS: tuple[str, ...] = ("greedy", "partition")
 ROUTES: tuple[str, ...] = ("auto", "package", "jit", "host", "off")
 
+DEFAULT_CACHE_LIMIT = 2_000_000_000
+"""Bytes."""
+
 _NO_DIGEST = frozenset({
     # where things go and how failures are met, not what is generated
     "strict", "cache_dir", "route", "package", "debug_dir", "keep_sources", "skip_list", "cost_file",
-    "cann_only", "warnings",
+    "cann_only", "warnings", "cache_limit",
 })  # fmt: skip
 
 
@@ -50,6 +53,7 @@ class Options:
     ``disabled_patterns``: names of patterns not to use.
     ``skip_nodes``, ``skip_types``: node names and op types that stay; ``skip_list`` the file they came from, if any.
     ``strict``: a failure of the plugin is raised instead of rolled back.  ``cache_dir``: "" for the default.
+    ``cache_limit``: bytes that the cache may take, after which what was not used for longest is deleted; 0: no limit.
     ``route``: how fused ops reach the device (deliver.route); "off": they do not, as ``run_unfused``.
     ``package``: folder of the op package for route "package"; "": the one in the cache, if any (deliver.package).
     ``debug_dir``, ``keep_sources``: where and whether sources and graphs are kept beside the cache.
@@ -73,6 +77,7 @@ class Options:
     skip_list: str = ""
     strict: bool = False
     cache_dir: str = ""
+    cache_limit: int = DEFAULT_CACHE_LIMIT
     route: str = "auto"
     package: str = ""
     debug_dir: str = ""
@@ -93,6 +98,7 @@ class Options:
         _integer(self, "recomputation_threshold", 255, none=False)
         _integer(self, "max_fusion_size", UINT64_MAX, none=True)
         _integer(self, "max_fusions", UINT64_MAX, none=True)
+        _integer(self, "cache_limit", UINT64_MAX, none=False)
         _require(bool(re.fullmatch(r"\w+", self.soc)), "soc", "a chip name such as Ascend910B1", self.soc)
         pairs = isinstance(self.cann_only, tuple) and all(
             isinstance(p, tuple) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in self.cann_only

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.options.grammar import OWN_VARIABLES, clip, parse_flags, suggestion, unquote
+from torchair_autofuse.options.grammar import OWN_VARIABLES, clip, parse_flags, parse_size, suggestion, unquote
 from torchair_autofuse.options.keys import DFX, FLAGS, KEYS, UINT64_MAX, Value, show, split_list
 from torchair_autofuse.options.model import CANN_ONLY_PASSES, PASSES, PLANNERS, PRECISIONS, ROUTES, Options
 from torchair_autofuse.options.skip import read_skip_list
@@ -56,6 +56,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
         fields[name] = _choice(env, name, choices, warnings)
     fields["soc"] = _soc(env, warnings)
     fields["max_fusions"] = _count(env, "max_fusions", warnings)
+    fields["cache_limit"] = _size(env, "cache_limit", warnings)
     if "enable_autofuse" not in flags and flags.keys() & {"autofuse_enable_pass", "autofuse_disable_pass"}:
         warnings.append(PASSES_WITHOUT_SWITCH)
     if fields["debug_dir"] and not fields["keep_sources"]:
@@ -94,7 +95,9 @@ def write_environ(options: Options) -> dict[str, str]:
     default = Options()
     own = {
         field: str(getattr(options, field))
-        for field in ("cache_dir", "soc", "planner", "precision", "max_fusions", "route", "package", "cost_file")
+        for field in (
+            "cache_dir", "cache_limit", "soc", "planner", "precision", "max_fusions", "route", "package", "cost_file",
+        )  # fmt: skip
         if getattr(options, field) != getattr(default, field)
     }
     variables = {
@@ -197,6 +200,17 @@ def _count(env: Mapping[str, str], field: str, warnings: list[Reason]) -> int | 
         Reason("AF103", f"{OWN_VARIABLES[field]}={clip(text)} is ignored: expected an integer of at least 0")
     )
     return None
+
+
+def _size(env: Mapping[str, str], field: str, warnings: list[Reason]) -> int:
+    default: int = getattr(Options(), field)
+    text = unquote(env.get(OWN_VARIABLES[field], ""))
+    size = parse_size(text) if text else default
+    if size is None or size > UINT64_MAX:
+        expected = "expected a size such as 500MB, 2GiB or a number of bytes; 0 for no limit"
+        warnings.append(Reason("AF103", f"{OWN_VARIABLES[field]}={clip(text)} is ignored: {expected}"))
+        return default
+    return size
 
 
 def _soc(env: Mapping[str, str], warnings: list[Reason]) -> str:

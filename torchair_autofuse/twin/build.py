@@ -1,23 +1,22 @@
 """Builds kernels for the CPU twin into a content-addressed cache.
 
 The checking runtime and, per chip, a precompiled ``kernel_operator.h`` are built once per compiler; a kernel then takes
-well under a second. Every result is written to a temporary folder and moved into place, under a lock per key, so that
-several processes may build the same kernel at once.
+well under a second. What several processes want at once is built by one of them, and each result is compared with its
+recorded digest before it is used (cache.built).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import platformdirs
-from filelock import FileLock
+
+from torchair_autofuse.cache.built import Store
 
 from .errors import KernelBuildError
 from .toolchain import (
@@ -94,6 +93,7 @@ def build(
     Raises:
         NoCompiler: no C++ compiler (AF404).
         KernelBuildError: the kernel does not compile (AF405).
+        CacheError: others could write to the cache, or it cannot be written.
     """
     return build_job(BuildJob(read_sources(source), entry, npu_arch, main, defines), cache_root)
 
@@ -105,20 +105,21 @@ def build_job(job: BuildJob, cache_root: Path | None = None) -> Path:
     if job.main not in job.files:
         raise ValueError(f"the kernel has no file {job.main!r} (it has {', '.join(sorted(job.files)) or 'none'})")
     toolchain = find_compiler()
-    root = (cache_root or default_cache_root()) / "twin"
-    target = root / "kernels" / f"{job.key(toolchain)}.so"
-    if target.exists():
-        return target
-    runtime = runtime_library(toolchain, root)
-    header = precompiled_header(toolchain, root, job.npu_arch)
-    return _once(target, lambda work: _compile_kernel(job, toolchain, runtime, header, work))
+    store = _store(cache_root)
+    name = f"kernels/{job.key(toolchain)}.so"
+    runtime = runtime_library(toolchain, store)
+    built = store.find(name)
+    if built is not None:
+        return built
+    header = precompiled_header(toolchain, store, job.npu_arch)
+    return store.once(name, lambda work: _compile_kernel(job, toolchain, runtime, header, work))
 
 
-def discard(built: Path) -> None:
-    """Removes a kernel that cannot be loaded and the runtimes beside it, so that the next build makes them anew."""
-    built.unlink(missing_ok=True)
-    for runtime in built.parent.parent.glob("runtime/*/libtwin_rt.so"):
-        runtime.unlink(missing_ok=True)
+def discard(job: BuildJob, cache_root: Path | None = None) -> None:
+    """Removes a kernel that cannot be loaded and its runtime, so that the next build makes them anew."""
+    toolchain, store = find_compiler(), _store(cache_root)
+    store.discard(f"kernels/{job.key(toolchain)}.so")
+    store.discard(_runtime_name(toolchain))
 
 
 def build_many(
@@ -139,27 +140,21 @@ def build_many(
         return list(pool.map(one, todo))
 
 
-def runtime_library(toolchain: Toolchain, root: Path) -> Path:
+def runtime_library(toolchain: Toolchain, store: Store) -> Path:
     """The checking runtime, built on first use."""
-    target = root / "runtime" / f"{digest((toolchain.key + sources_key()).encode())}" / "libtwin_rt.so"
-    return target if target.exists() else _once(target, lambda work: _compile_runtime(toolchain, work))
+    name = _runtime_name(toolchain)
+    return store.find(name) or store.once(name, lambda work: _compile_runtime(toolchain, work))
 
 
-def precompiled_header(toolchain: Toolchain, root: Path, arch: int) -> Path | None:
+def precompiled_header(toolchain: Toolchain, store: Store, arch: int) -> Path | None:
     """The folder with the precompiled header of a chip, or None where the compiler has no such thing."""
     if not toolchain.is_gcc:
         return None
     key = digest((toolchain.key + sources_key() + str(INCLUDE) + str(arch)).encode())
-    target = root / "pch" / f"{arch}-{key}" / "kernel_operator.h.gch"
-
-    # A later #include of the same name must find a file beside the precompiled one.
-    target.parent.mkdir(parents=True, exist_ok=True)
-    stub = target.with_suffix("")
-    if not stub.exists():
-        stub.write_text("#include_next <kernel_operator.h>\n")
+    folder = store.folder / "pch" / f"{arch}-{key}"
 
     def compile_header(work: Path) -> Path:
-        out = work / target.name
+        out = work / "kernel_operator.h.gch"
         command = [toolchain.compiler, *KERNEL_FLAGS, f"-D__NPU_ARCH__={arch}", f"-I{INCLUDE}"]
         _run(
             [*command, "-x", "c++-header", str(INCLUDE / "kernel_operator.h"), "-o", str(out)],
@@ -168,23 +163,21 @@ def precompiled_header(toolchain: Toolchain, root: Path, arch: int) -> Path | No
         )
         return out
 
-    return (target if target.exists() else _once(target, compile_header)).parent
+    store.once(f"pch/{folder.name}/kernel_operator.h.gch", compile_header)
+    # A later #include of the same name must find a file beside the precompiled one.
+    stub = folder / "kernel_operator.h"
+    if not stub.exists():
+        stub.write_text("#include_next <kernel_operator.h>\n")
+        stub.chmod(0o644)
+    return folder
 
 
-def _once(target: Path, make: Callable[[Path], Path]) -> Path:
-    """Runs ``make`` in a fresh folder and moves its file to ``target``; concurrent callers share the result."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    locks = target.parent / ".locks"
-    locks.mkdir(exist_ok=True)
-    with FileLock(str(locks / f"{target.name}.lock")):
-        if target.exists():
-            return target
-        work = Path(tempfile.mkdtemp(prefix=".build-", dir=target.parent))
-        try:
-            os.replace(make(work), target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    return target
+def _store(cache_root: Path | None) -> Store:
+    return Store(cache_root or default_cache_root(), "twin", sources_key())
+
+
+def _runtime_name(toolchain: Toolchain) -> str:
+    return f"runtime/{digest((toolchain.key + sources_key()).encode())}/libtwin_rt.so"
 
 
 def _compile_runtime(toolchain: Toolchain, work: Path) -> Path:

@@ -196,14 +196,14 @@ class TwinKernel:
 
 
 def open_built(job: BuildJob, built: Path, cache_root: Path | None = None) -> TwinKernel:
-    """The kernel of ``job`` in its library ``built``, which is built anew if it is damaged (a full disk, a power cut).
+    """The kernel of ``job`` in its library ``built``, which is built anew if it cannot be loaded.
 
     Raises KernelBuildError, and OSError when what was just built cannot be loaded either.
     """
     try:
         return TwinKernel(built)
     except OSError:
-        discard(built)
+        discard(job, cache_root)
         return TwinKernel(build_job(job, cache_root))
 
 
