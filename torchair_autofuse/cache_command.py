@@ -19,6 +19,7 @@ from torchair_autofuse.twin.toolchain import sources_key
 
 _SHOWN_NODES = 3
 _UNRECORDED = "not recorded"
+_LABELS = {"kernels": "kernels for the CPU twin", "op_host": "host code", "runtime": "runtimes", "pch": "headers"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +107,7 @@ def _row(unit: Unit, found: Found) -> Iterator[str]:
 
 def _groups(units: Iterable[Unit]) -> Iterator[tuple[str, list[Unit]]]:
     found = list(units)
-    for folder, label in (("kernels", "kernels for the CPU twin"), ("runtime", "runtimes"), ("pch", "headers")):
+    for folder, label in _LABELS.items():
         group = [u for u in found if u.name.startswith(f"{sweep.TWIN}/{folder}/")]
         if group:
             yield label, group
@@ -175,7 +176,7 @@ def _clear(root: Path, yes: bool) -> int:
         print(f"{len(used)} entries are used by running processes and stay")
     strange = [p.name for p in left if p.name not in sweep.PARTS]
     if strange:
-        print(f"left alone, since it is not of the cache: {', '.join(strange)}")
+        print(f"left alone, since no entry of the cache: {', '.join(strange)}")
     return 0
 
 

@@ -161,7 +161,7 @@ def test_clear_deletes_ours_and_nothing_else(root, made, capsys, monkeypatch):
     (root / "mine.txt").write_text("")
     (root / "ops" / "notes").mkdir()
     assert main(["cache", "clear", "--yes"]) == 0
-    assert "left alone, since it is not of the cache: mine.txt" in capsys.readouterr().out
+    assert "left alone, since no entry of the cache: mine.txt" in capsys.readouterr().out
     assert {p.relative_to(root).as_posix() for p in root.rglob("*")} == {
         "CACHEDIR.TAG", "mine.txt", "ops", "ops/notes"
     }  # fmt: skip

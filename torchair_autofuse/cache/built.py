@@ -63,11 +63,11 @@ class Store:
         replaced with a warning AF506. Raises CacheError for a folder that is not safe, and what ``make`` raises.
         """
         target = self.folder / name
-        make_folder(self.cache, self.kind, *name.split("/")[:-1])
-        make_folder(self.cache, self.kind, LOCKS)
         found = self.find(name)
         if found is not None:
             return found
+        make_folder(self.cache, self.kind, *name.split("/")[:-1])
+        make_folder(self.cache, self.kind, LOCKS)
         with locked(self._lock(name)) as ours:
             try:
                 found = self._checked(name, strict=True)

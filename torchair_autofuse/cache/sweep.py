@@ -20,6 +20,7 @@ from torchair_autofuse.cache.safety import work_folder
 OPS, VARIANTS, TWIN = "ops", "variants", "twin"
 PARTS = (OPS, VARIANTS, TWIN, LEASES)
 """The folders of a cache."""
+_MANY = ("kernels", "op_host")  # of the twin's folders, those with many files
 _TARGETS = {"runtime": "libtwin_rt.so", "pch": "kernel_operator.h.gch"}  # each in a folder of its own
 TAG = "CACHEDIR.TAG"
 TAG_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
@@ -84,9 +85,10 @@ def _folders(root: Path) -> Iterator[Unit]:
 
 def _files(root: Path) -> Iterator[Unit]:
     folder = root / TWIN
-    for path in _listed(folder / "kernels"):
-        if path.suffix == ".so" and not path.name.startswith("."):
-            yield _file(root, path)
+    for kind in _MANY:
+        for path in _listed(folder / kind):
+            if path.suffix in (".so", ".o") and not path.name.startswith("."):
+                yield _file(root, path)
     for kind, name in _TARGETS.items():
         for path in _listed(folder / kind):
             if (path / name).exists():
@@ -153,7 +155,7 @@ def remove_leftovers(root: Path) -> int:
                 op_type = path.name[1:].rpartition("-")[0].split("@")[0]
                 freed += _remove_work(path, op_lock(root, op_type))
     twin = root / TWIN
-    for folder in (twin / "kernels", *_listed(twin / "runtime"), *_listed(twin / "pch")):
+    for folder in (*(twin / kind for kind in _MANY), *_listed(twin / "runtime"), *_listed(twin / "pch")):
         for path in _listed(folder):
             freed += _remove_left(root, path)
         name = _TARGETS.get(folder.parent.name)
@@ -248,7 +250,7 @@ def clear(root: Path) -> tuple[int, list[Path]]:
     freed = remove_leftovers(root)
     freed += sum(u.size for u in units(root) if remove(root, u))
     freed += remove_leftovers(root)
-    parts = ("kernels", *_TARGETS, built.LOCKS)
+    parts = (*_MANY, *_TARGETS, built.LOCKS)
     for name in (*(f"{TWIN}/{part}" for part in parts), *PARTS):
         with suppress(OSError):
             (root / name).rmdir()

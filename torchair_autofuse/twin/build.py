@@ -105,21 +105,21 @@ def build_job(job: BuildJob, cache_root: Path | None = None) -> Path:
     if job.main not in job.files:
         raise ValueError(f"the kernel has no file {job.main!r} (it has {', '.join(sorted(job.files)) or 'none'})")
     toolchain = find_compiler()
-    store = _store(cache_root)
+    kept = store(cache_root)
     name = f"kernels/{job.key(toolchain)}.so"
-    runtime = runtime_library(toolchain, store)
-    built = store.find(name)
+    runtime = runtime_library(toolchain, kept)
+    built = kept.find(name)
     if built is not None:
         return built
-    header = precompiled_header(toolchain, store, job.npu_arch)
-    return store.once(name, lambda work: _compile_kernel(job, toolchain, runtime, header, work))
+    header = precompiled_header(toolchain, kept, job.npu_arch)
+    return kept.once(name, lambda work: _compile_kernel(job, toolchain, runtime, header, work))
 
 
 def discard(job: BuildJob, cache_root: Path | None = None) -> None:
     """Removes a kernel that cannot be loaded and its runtime, so that the next build makes them anew."""
-    toolchain, store = find_compiler(), _store(cache_root)
-    store.discard(f"kernels/{job.key(toolchain)}.so")
-    store.discard(_runtime_name(toolchain))
+    toolchain, kept = find_compiler(), store(cache_root)
+    kept.discard(f"kernels/{job.key(toolchain)}.so")
+    kept.discard(_runtime_name(toolchain))
 
 
 def build_many(
@@ -140,18 +140,18 @@ def build_many(
         return list(pool.map(one, todo))
 
 
-def runtime_library(toolchain: Toolchain, store: Store) -> Path:
+def runtime_library(toolchain: Toolchain, kept: Store) -> Path:
     """The checking runtime, built on first use."""
     name = _runtime_name(toolchain)
-    return store.find(name) or store.once(name, lambda work: _compile_runtime(toolchain, work))
+    return kept.once(name, lambda work: _compile_runtime(toolchain, work))
 
 
-def precompiled_header(toolchain: Toolchain, store: Store, arch: int) -> Path | None:
+def precompiled_header(toolchain: Toolchain, kept: Store, arch: int) -> Path | None:
     """The folder with the precompiled header of a chip, or None where the compiler has no such thing."""
     if not toolchain.is_gcc:
         return None
     key = digest((toolchain.key + sources_key() + str(INCLUDE) + str(arch)).encode())
-    folder = store.folder / "pch" / f"{arch}-{key}"
+    folder = kept.folder / "pch" / f"{arch}-{key}"
 
     def compile_header(work: Path) -> Path:
         out = work / "kernel_operator.h.gch"
@@ -163,7 +163,7 @@ def precompiled_header(toolchain: Toolchain, store: Store, arch: int) -> Path | 
         )
         return out
 
-    store.once(f"pch/{folder.name}/kernel_operator.h.gch", compile_header)
+    kept.once(f"pch/{folder.name}/kernel_operator.h.gch", compile_header)
     # A later #include of the same name must find a file beside the precompiled one.
     stub = folder / "kernel_operator.h"
     if not stub.exists():
@@ -172,7 +172,8 @@ def precompiled_header(toolchain: Toolchain, store: Store, arch: int) -> Path | 
     return folder
 
 
-def _store(cache_root: Path | None) -> Store:
+def store(cache_root: Path | None) -> Store:
+    """What is built for the twin in a cache, by default in :func:`default_cache_root`."""
     return Store(cache_root or default_cache_root(), "twin", sources_key())
 
 

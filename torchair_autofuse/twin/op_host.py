@@ -22,10 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from torchair_autofuse import dtypes
+from torchair_autofuse.cache.built import Store
 from torchair_autofuse.dtypes import DType
 from torchair_autofuse.soc.chip import Chip
 
-from .build import _once, _run, default_cache_root
+from .build import _run, store
 from .errors import HostRuleError
 from .toolchain import HERE, Toolchain, digest, find_compiler
 
@@ -201,14 +202,13 @@ def build_op_hosts(ops: Sequence[Mapping[str, str]], *, cache_root: Path | None 
     if not ops or any("op_host.cpp" not in files for files in ops):
         raise ValueError("build_op_hosts takes at least one op, each with a file op_host.cpp")
     toolchain = find_compiler()
-    root = (cache_root or default_cache_root()) / "twin" / "op_host"
+    kept = store(cache_root)
     own = sorted((CANN / "op_host").glob("*.cpp"))
     jobs = [({p.name: p.read_text()}, p.name) for p in own] + [(dict(files), "op_host.cpp") for files in ops]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = list(pool.map(lambda job: _object(toolchain, root, *job), jobs))
-    library = root / f"{digest(' '.join(p.name for p in objects).encode())}.so"
-    if not library.exists():
-        _once(library, lambda work: _link(toolchain, objects, work))
+        objects = list(pool.map(lambda job: _object(toolchain, kept, *job), jobs))
+    name = f"op_host/{digest(' '.join(p.name for p in objects).encode())}.so"
+    library = kept.once(name, lambda work: _link(toolchain, objects, work))
     opened = ctypes.CDLL(str(library))
     for name in ("count", "tiling", "infer_shape", "infer_data_type"):
         getattr(opened, f"twin_host_{name}").restype = ctypes.c_int64
@@ -220,9 +220,9 @@ def build_op_hosts(ops: Sequence[Mapping[str, str]], *, cache_root: Path | None 
     return [HostOp(opened, i) for i in range(len(ops))]
 
 
-def _object(toolchain: Toolchain, root: Path, files: Mapping[str, str], main: str) -> Path:
+def _object(toolchain: Toolchain, kept: Store, files: Mapping[str, str], main: str) -> Path:
     parts = [toolchain.key, *FLAGS, _headers_key(), main, *(x for name in sorted(files) for x in (name, files[name]))]
-    target = root / f"{digest(chr(0).join(parts).encode())}.o"
+    name = f"op_host/{digest(chr(0).join(parts).encode())}.o"
 
     def compile_one(work: Path) -> Path:
         for name, text in files.items():
@@ -234,7 +234,7 @@ def _object(toolchain: Toolchain, root: Path, files: Mapping[str, str], main: st
         _run([*command, "-o", str(out)], work, f"host code {main}")
         return out
 
-    return target if target.exists() else _once(target, compile_one)
+    return kept.once(name, compile_one)
 
 
 def _link(toolchain: Toolchain, objects: Sequence[Path], work: Path) -> Path:
