@@ -95,10 +95,8 @@ def write_environ(options: Options) -> dict[str, str]:
     default = Options()
     own = {
         field: str(getattr(options, field))
-        for field in (
-            "cache_dir", "cache_limit", "soc", "planner", "precision", "max_fusions", "route", "package", "cost_file",
-        )  # fmt: skip
-        if getattr(options, field) != getattr(default, field)
+        for field in OWN_VARIABLES
+        if field != "strict" and getattr(options, field) != getattr(default, field)
     }
     variables = {
         FLAGS: _join(flags),
