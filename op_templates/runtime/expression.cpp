@@ -74,7 +74,7 @@ private:
 
     size_t Call(std::string_view name, size_t depth) {
         static constexpr struct { const char* name; Kind kind; } kCalls[] = {
-            {"Min", Kind::kMin}, {"Max", Kind::kMax}, {"CeilDiv", Kind::kCeilDiv},
+            {"Min", Kind::kMin}, {"Max", Kind::kMax}, {"CeilDiv", Kind::kCeilDiv}, {"FloorDiv", Kind::kDiv},
             {"RoundUp", Kind::kRoundUp}, {"RoundDown", Kind::kRoundDown}};
         for (const auto& call : kCalls) {
             if (name == call.name) {

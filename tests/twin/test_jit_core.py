@@ -62,7 +62,7 @@ def random_tree(rng, depth):
     if depth == 0 or rng.random() < 0.15:
         return rng.choice([Var(rng.choice(["s0", "s1", "core_num"])), rng.choice([0, 1, 2, 7, 32, 4095, 2**31, 2**40])])
     kind = rng.choice(
-        ["add", "sub", "mul", "floordiv", "ceildiv", "mod", "min", "max", "roundup", "rounddown", "select"]
+        ["add", "sub", "mul", "floordiv", "ceildiv", "mod", "min", "max", "roundup", "rounddown", "select", "flooring"]
     )
     return Op(kind, tuple(random_tree(rng, depth - 1) for _ in range(3 if kind == "select" else 2)))
 
