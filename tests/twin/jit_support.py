@@ -17,7 +17,7 @@ from torchair_autofuse.codegen.templates import resource
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.dtypes import by_name
 from torchair_autofuse.opdef.definition import Definition
-from torchair_autofuse.twin.build import default_cache_root, runtime_library
+from torchair_autofuse.twin.build import runtime_library, store
 from torchair_autofuse.twin.toolchain import find_compiler
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ class Ge:
     """The GE of a CANN of look-alikes, in this process."""
 
     def __init__(self, cann: Cann) -> None:
-        ctypes.CDLL(str(runtime_library(find_compiler(), default_cache_root() / "twin")), mode=ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(runtime_library(find_compiler(), store(None))), mode=ctypes.RTLD_GLOBAL)
         self.acl = ctypes.CDLL(str(cann.home / "lib64" / "libascendcl.so"))
         self.lib = ctypes.CDLL(str(cann.home / "lib64" / "libgraph.so"))
         for function in (self.lib.twin_ge_ir, self.acl.twin_acl_error):

@@ -21,7 +21,7 @@ from test_split import ALL, SOFTMAX
 from torchair_autofuse import opdef
 from torchair_autofuse.deliver import jit
 from torchair_autofuse.deliver.jit.device import compile_all, device_kernel
-from torchair_autofuse.deliver.jit.folder import jit_folder
+from torchair_autofuse.deliver.jit.folder import place
 from torchair_autofuse.deliver.jit.route import _results
 from torchair_autofuse.deliver.jit.runtime import build, load
 from torchair_autofuse.dtypes import by_name
@@ -243,7 +243,7 @@ def test_what_a_machine_may_lack(route, fresh, monkeypatch, tmp_path):
     monkeypatch.undo()
     text = reason(fresh, bare)
     assert "AF504" in text and "runtime.log has the whole output" in text
-    assert "has no libgraph.so" in (jit_folder(bare, tmp_path) / "runtime.log").read_text()
+    assert "has no libgraph.so" in (tmp_path / "jit" / place(bare) / "runtime.log").read_text()
     (found,) = compile_all([device_kernel(op, SOC)], bare, tmp_path)
     assert str(found).startswith(f"AF503: {op.op_type}: bisheng: not in {bare.home}")
     assert "AF503" in reason(replace(route.options, soc="Ascend910B3"), route.cann)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchair_autofuse.cache.safety import CacheError
 from torchair_autofuse.codegen.kernel import KernelText
 from torchair_autofuse.codegen.op_host import tiling_struct
 from torchair_autofuse.codegen.templates import render
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.jit.command import BuildFailed, run
-from torchair_autofuse.deliver.jit.folder import jit_folder
-from torchair_autofuse.deliver.jit.kept import once
+from torchair_autofuse.deliver.jit.folder import place, store
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.errors import OpDefError
@@ -89,12 +89,13 @@ def compile_all(kernels: Sequence[DeviceKernel], cann: Cann, root: Path) -> list
 
 
 def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
-    folder = jit_folder(cann, root) / "k" / kernel.digest()
+    kept, name = store(root), f"{place(cann)}/k/{kernel.digest()}/{_BINARY}"
+    folder = (kept.folder / name).parent
 
     def make(work: Path) -> Path:
-        for place in (work, folder):
-            for name, text in kernel.files.items():
-                (place / name).write_text(text, encoding="utf-8")
+        for target in (work, folder):
+            for file, text in kernel.files.items():
+                (target / file).write_text(text, encoding="utf-8")
         run(_commands(kernel, cann, work), work, folder / "build.log", {"ASCEND_HOME_PATH": str(cann.home)})
         binary = work / _BINARY
         if not binary.is_file() or binary.stat().st_size == 0:
@@ -102,10 +103,10 @@ def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
         return binary
 
     try:
-        return once(folder / _BINARY, root.absolute(), make)
+        return kept.once(name, make)
     except BuildFailed as error:
         return Reason("AF503", f"{kernel.op.op_type}: {error} (in {folder})")
-    except OSError as error:
+    except (OSError, CacheError) as error:
         return Reason("AF503", f"{kernel.op.op_type}: its device binary cannot be kept: {error}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import shutil
 import sys
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from torchair_autofuse.cache.safety import CacheError
 from torchair_autofuse.codegen.templates import resource
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.jit.command import BuildFailed, run
-from torchair_autofuse.deliver.jit.folder import jit_folder
-from torchair_autofuse.deliver.jit.kept import once
+from torchair_autofuse.deliver.jit.folder import place, runtime_digest, store
 from torchair_autofuse.messages import Reason
 
 NAME = "libtorchair_autofuse_rt.so"
@@ -51,8 +50,8 @@ def build(cann: Cann, root: Path) -> Path | Reason:
 
     A library that was built is loaded by another process first: one that cannot be loaded is a reason, not a crash.
     """
-    folder = jit_folder(cann, root)
-    log = folder / "runtime.log"
+    kept = store(root)
+    log = kept.folder / place(cann) / "runtime.log"
     cmake = shutil.which("cmake")
 
     def make(work: Path) -> Path:
@@ -68,10 +67,10 @@ def build(cann: Cann, root: Path) -> Path | Reason:
         return target / NAME
 
     try:
-        return once(folder / f"rt-{_sources_digest()}" / NAME, root.absolute(), make)
+        return kept.once(f"{place(cann)}/rt-{runtime_digest()}/{NAME}", make)
     except BuildFailed as error:
         return Reason("AF504", f"the JIT runtime did not build: {error}; {log} has the whole output")
-    except OSError as error:
+    except (OSError, CacheError) as error:
         return Reason("AF504", f"the JIT runtime cannot be kept: {error}")
 
 
@@ -86,11 +85,3 @@ def load(path: Path) -> Runtime | Reason:
         return Reason(
             "AF504", f"the JIT runtime does not load: {error}; source CANN's set_env.sh, or delete {path.parent}"
         )
-
-
-@lru_cache(maxsize=1)
-def _sources_digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted((resource("op_templates") / "runtime").iterdir()):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
