@@ -57,6 +57,17 @@ nest n0 [a0: floor(s0/2 - 1/2) + 1]
   v1: f32 = neg(v0)  # from Neg
   store y[a0] = v1
 """
+_AXES = range(7)
+_INDEX = " + ".join("*".join([*(f"s{j}" for j in range(i + 1, 7)), f"a{i}"]) for i in _AXES)
+SEVEN = f"""\
+kernel k(in x: f32[{", ".join(f"s{i}" for i in _AXES)}], out y: f32[{", ".join(f"s{i}" for i in _AXES)}]) \
+where {", ".join(f"s{i} = x.{i}" for i in _AXES)}
+nest n0 [{", ".join(f"a{i}: s{i}" for i in _AXES)}]
+  v0: f32 = load x[{_INDEX}]  # from Exp
+  v1: f32 = exp(v0)  # from Exp
+  store y[{_INDEX}] = v1
+"""
 KERNELS = {
     "rows": ROWS, "flat": FLAT, "panels": PANELS, "softmax": SOFTMAX, "concat": CONCAT, "every_other": EVERY_OTHER,
+    "seven": SEVEN,
 }  # fmt: skip

@@ -146,14 +146,10 @@ def _print_one(console: Console, found: _Found, problem: str) -> None:
     _print_digests(console, found)
 
 
-def _examples(op: Any) -> dict[str, int]:
-    hints = {h.symbol: h.value for h in op.provenance.hint}
-    return {s.name: hints.get(s.name, 64) for s in op.symbol}
-
-
 def _print_params(console: Console, op: Any) -> None:
-    example = _examples(op)
-    shapes = Definition.of(op).shapes(example)
+    made = Definition.of(op)
+    example = made.example
+    shapes = made.shapes(example)
     table = Table("param", "", "type", "dims", "bytes at example sizes")
     table.columns[4].justify = "right"
     for p in kernel_of(op).params:
@@ -183,7 +179,7 @@ def _print_schedules(console: Console, op: Any) -> None:
         table = Table("sizes", "cores", "UB bytes", "workspace", "tiling key")
         for column in table.columns[1:]:
             column.justify = "right"
-        for sizes in _sample_sizes(op):
+        for sizes in _sample_sizes(made):
             launch = made.launch(sizes)
             at = ", ".join(f"{n}={v}" for n, v in sizes.items()) or "fixed"
             numbers = (launch.block_dim, launch.ub_used, launch.workspace_bytes, launch.tiling_key)
@@ -198,15 +194,15 @@ def _print_schedules(console: Console, op: Any) -> None:
             holds = ", ".join(dict.fromkeys(b.value)) or "working values"
             buffers.add_row(b.name, b.layout, str(b.itemsize), str(b.copies), holds)
         console.print(buffers)
-        values = made.launch(_examples(op)).values
+        values = made.launch(made.example).values
         fields = ", ".join(f"{name}={values[name]}" for name in s.field)
         console.print(f"tiling data at the first sizes: {fields or 'none'}")
 
 
-def _sample_sizes(op: Any) -> list[dict[str, int]]:
-    example = _examples(op)
+def _sample_sizes(made: Definition) -> list[dict[str, int]]:
+    example = made.example
     others = [dict.fromkeys(example, size) for size in _SIZES] if example else []
-    return [example, *(sizes for sizes in others if sizes != example)]
+    return [example, *(sizes for sizes in others if sizes != example and made.has_room(sizes))]
 
 
 def _print_provenance(console: Console, op: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.opdef.definition import LAUNCH, PLATFORM, Definition
+from torchair_autofuse.opdef.definition import LAUNCH, MAX_ELEMENTS, PLATFORM, Definition
 from torchair_autofuse.opdef.errors import OpDefError
 from torchair_autofuse.schedule.program import Layout
 from torchair_autofuse.schedule.tiling import CPP_KEYWORDS, Op, TilingError, Tree, Var, to_cpp
@@ -19,8 +19,6 @@ NAME = re.compile(r"[a-z](?:[A-Za-z0-9_]*[A-Za-z0-9])?")  # of params and steps;
 _BUFFER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LAYOUTS = (*(layout.value for layout in Layout), "once")
 _SIZES = (1, 0, 17, 64, 4097)  # of all symbols at once, when bounds are checked
-MAX_ELEMENTS = 1 << 40
-"""Of a tensor; int64 has room for all that is computed with such sizes."""
 _RESULTS = ("block_dim", "tiling_key", "workspace_bytes", "ub_used")
 
 
@@ -81,13 +79,11 @@ def _check_names(op: Any, field: str, tree: Tree, known: set[str]) -> None:
 
 
 def _check_launches(op: Any, field: str, made: Definition) -> None:
-    hints = {h.symbol: h.value for h in op.provenance.hint}
-    example = {s.name: hints.get(s.name, 64) for s in op.symbol}
-    problem = _impossible(made, example)
+    problem = _impossible(made, made.example)
     if problem is not None:
-        at = "provenance.hint" if hints else problem[0]
-        raise OpDefError(op.op_type, at, f"{problem[1]}{_at(example)}")
-    for symbols in (*({s.name: size for s in op.symbol} for size in _SIZES), example):
+        at = "provenance.hint" if op.provenance.hint else problem[0]
+        raise OpDefError(op.op_type, at, f"{problem[1]}{_at(made.example)}")
+    for symbols in (*({s.name: size for s in op.symbol} for size in _SIZES), made.example):
         if _impossible(made, symbols) is None:
             _check_launch(op, field, made, symbols)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from torchair_autofuse.schedule import tiling
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 
 T = TypeVar("T")
+MAX_ELEMENTS = 1 << 40
+"""Of a tensor; int64 has room for all that is computed with such sizes."""
 LAUNCH = "launch."
 """What the names of a launch's own values have before them, when an error names one instead of a step."""
 PLATFORM = ("core_num", "ub_bytes")
@@ -90,6 +93,20 @@ class Definition:
     @cached_property
     def _dims(self) -> tuple[tuple[Callable[[Mapping[str, int]], int], ...], ...]:
         return tuple(tuple(_evaluator(d) for d in p.dims) for p in self.kernel.params)
+
+    @cached_property
+    def example(self) -> dict[str, int]:
+        """Sizes of the symbols to show: as recorded, others 64, or less where tensors would be too large."""
+        known = {h.symbol: h.value for h in self.op.provenance.hint}
+        for size in (64, 16, 4):
+            sizes = {s.name: known.get(s.name, size) for s in self.op.symbol}
+            if self.has_room(sizes):
+                return sizes
+        return {s.name: known.get(s.name, 1) for s in self.op.symbol}
+
+    def has_room(self, symbols: Mapping[str, int]) -> bool:
+        """Whether no tensor has more than MAX_ELEMENTS at these sizes."""
+        return all(math.prod(shape) <= MAX_ELEMENTS for shape in self.shapes(symbols).values())
 
     def symbols(self, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
         """Symbol values for input shapes in argument order. Raises ValueError naming an input that does not fit."""

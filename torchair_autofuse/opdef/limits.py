@@ -10,7 +10,7 @@ MAX_BYTES = 64 << 20
 """Of a file that holds one definition or a library of them."""
 
 _ENTRIES = {
-    "input": 256, "output": 256, "dim": 16, "symbol": 64, "body": 4096, "schedule": 16, "step": 4096, "field": 4096,
+    "input": 256, "output": 256, "dim": 16, "symbol": 64, "body": 2048, "schedule": 16, "step": 4096, "field": 4096,
     "buffer": 1024, "value": 256, "artefact": 64, "node": 4096, "hint": 64, "origin": 4096, "subgraph": 1 << 20,
 }  # fmt: skip
 """Entries of repeated fields, many times what the largest ops of real models have."""

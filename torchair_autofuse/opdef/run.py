@@ -76,9 +76,8 @@ def main(folder: str | Path, argv: Sequence[str] | None = None) -> int:
 
 
 def symbol_values(made: Definition, given: Sequence[str] = ()) -> dict[str, int]:
-    """Sizes of the symbols: as given (``s0=17``), else the example sizes, else 64. Raises ValueError for a bad one."""
-    hints = {h.symbol: h.value for h in made.op.provenance.hint}
-    values = {s.name: hints.get(s.name, 64) for s in made.kernel.symbols}
+    """Sizes of the symbols: as given (``s0=17``), else the example sizes. Raises ValueError for a bad one."""
+    values = dict(made.example)
     for text in given:
         name, _, number = text.partition("=")
         if name not in values or not (number.isascii() and number.isdigit()):

@@ -11,8 +11,7 @@ from torchair_autofuse.schedule.tiling import parse, to_text
 def schedule_text(made: Definition) -> str:
     """Template, UB plan, tiling steps and the values they take at the example sizes, for one SoC."""
     op, s = made.op, made.schedule
-    hints = {h.symbol: h.value for h in op.provenance.hint}
-    symbols = {x.name: hints.get(x.name, 64) for x in op.symbol}
+    symbols = made.example
     launch = made.launch(symbols)
     at = ", ".join(f"{n} = {v}" for n, v in symbols.items())
     lines = [

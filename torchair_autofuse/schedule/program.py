@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.ir import Strides
@@ -203,7 +204,7 @@ class Program:
     def stores(self) -> tuple[Transfer, ...]:
         return tuple(x for s in self.segments for x in s.stores)
 
-    @property
+    @cached_property  # the UB plan asks for it per buffer
     def instrs(self) -> tuple[Instr, ...]:
         return tuple(i for s in self.segments for i in s.instrs)
 
