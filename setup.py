@@ -39,7 +39,7 @@ class BuildWithResources(build_py):
 HOST = ["torch==2.13.0", "torch_npu==2.13.0", "pyyaml", "packaging"]
 TEST = [
     "pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff>=0.9", "mypy>=1.14", "types-protobuf",
-    "grpcio-tools>=1.62", "cmake>=3.16", "transformers>=4.57", "accelerate>=1.0", "diffusers>=0.35",
+    "grpcio-tools>=1.62", "cmake>=3.16", "mini-racer>=0.12", "transformers>=4.57", "accelerate>=1.0", "diffusers>=0.35",
 ]  # fmt: skip
 
 setup(
@@ -49,6 +49,7 @@ setup(
     python_requires=">=3.10",
     packages=find_packages(include=["torchair_autofuse", "torchair_autofuse.*"]),
     package_data={
+        "torchair_autofuse.report": ["page/*"],
         "torchair_autofuse.soc": ["*.toml"],
         "torchair_autofuse.twin": [
             f"{folder}/**/*.{suffix}" for folder in ("include", "runtime", "cann") for suffix in ("h", "cpp")

@@ -9,6 +9,7 @@ import pytest
 
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 os.environ.setdefault("TORCHAIR_AUTOFUSE_STRICT", "1")
+os.environ.setdefault("TORCHAIR_AUTOFUSE_QUIET", "1")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 # ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
 _COMMANDS = {
     "build": ("torchair_autofuse.deliver.package.command", "build recorded fused ops as a package for CANN"),
+    "diff": ("torchair_autofuse.diff", "what differs between the reports of two runs, saved with --json"),
     "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
     "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
@@ -42,13 +43,17 @@ def _main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m torchair_autofuse", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run a script with fusion on, then print the fusion reports")
+    run = commands.add_parser(
+        "run", help="run a script with fusion on, then print the fusion reports", allow_abbrev=False
+    )
+    _add_files(run)
     run.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
     explain = commands.add_parser(
         "explain", help="say what would be fused in a script or a saved graph", allow_abbrev=False
     )
+    _add_files(explain)
     explain.add_argument("target", help="script.py, or graph.pb (a serialized ModelDef; .gz is fine)")
     explain.add_argument(
         "--kernels", action="store_true", help="print loop IR and kernel source of every fused op too (before a script)"
@@ -67,8 +72,13 @@ def _main(given: list[str]) -> int:
         return _command(given[0], given[1:])
     options = parser.parse_args(given)
     if options.command == "run":
-        return _run(options.script, options.args)
-    return _explain(options.target, options.args, options.kernels)
+        return _run(options)
+    return _explain(options)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="write the reports as one HTML page (before a script)")
+    parser.add_argument("--json", metavar="FILE", help="write the reports for diff (before a script)")
 
 
 def _command(name: str, args: Sequence[str]) -> int:
@@ -80,20 +90,25 @@ def _command(name: str, args: Sequence[str]) -> int:
     return status
 
 
-def _run(script: str, args: Sequence[str]) -> int:
-    if not Path(script).is_file():
-        return _fail(f"{script}: no such script")
+def _run(options: argparse.Namespace) -> int:
+    if not Path(options.script).is_file():
+        return _fail(f"{options.script}: no such script")
+    if problem := _no_folder(options):
+        return _fail(problem)
     with _variables(AUTOFUSE_FLAGS=_flags()):
-        status = _execute(script, args)
+        status = _execute(options.script, options.args)
         _print_reports()
-    return status
+    return _save(_reports(), options) or status
 
 
-def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
+def _explain(options: argparse.Namespace) -> int:
+    target, args = options.target, options.args
     if not target.endswith(".py"):
-        return _explain_graph(target, args, kernels)
+        return _explain_graph(target, args, options)
     if not Path(target).is_file():
         return _fail(f"{target}: no such script")
+    if problem := _no_folder(options):
+        return _fail(problem)
     from torchair_autofuse import plugin
 
     made: list[Any] = []
@@ -102,29 +117,65 @@ def _explain(target: str, args: Sequence[str], kernels: bool) -> int:
     with _variables(AUTOFUSE_FLAGS=_flags(), GF_AUTOFUSION_DEBUG="1"):
         status = _execute(target, args)
         _print_reports()
-    if kernels:
+    if options.kernels:
         _print_kernels(made)
-    return status
+    return _save(_reports(), options) or status
 
 
-def _explain_graph(target: str, args: Sequence[str], kernels: bool) -> int:
+def _explain_graph(target: str, args: Sequence[str], options: argparse.Namespace) -> int:
     from torchair_autofuse.api import fuse_model_def
 
-    kernels = kernels or "--kernels" in args  # a graph takes no arguments of its own
-    unknown = [a for a in args if a != "--kernels"]
+    # a graph takes no arguments of its own: what follows it is ours
+    after = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    after.add_argument("--kernels", action="store_true")
+    _add_files(after)
+    try:
+        _, unknown = after.parse_known_args(args, options)
+    except argparse.ArgumentError as error:
+        return _fail(f"explain {target}: {error}")
     if unknown:
-        return _fail(f"explain {target}: unknown argument {unknown[0]!r}; a saved graph takes --kernels only")
+        text = "a saved graph takes --kernels, --html and --json only"
+        return _fail(f"explain {target}: unknown argument {unknown[0]!r}; {text}")
     path = Path(target)
     if not path.is_file():
         return _fail(f"{target}: no such file; expected a script (.py) or a saved graph (.pb, .pb.gz)")
+    if problem := _no_folder(options):
+        return _fail(problem)
     try:
         result = fuse_model_def(_read(path), options=os.environ.get("AUTOFUSE_FLAGS") or ALL_PASSES)
     except (ValueError, OSError, EOFError, zlib.error) as error:
         return _fail(f"{target}: {' '.join(str(error).split())}")
     print(result.report)
-    if kernels:
+    if options.kernels:
         _print_kernels(result.generated)
+    return _save([result.report], options)
+
+
+def _no_folder(options: argparse.Namespace) -> str:
+    """Why a file that is asked for cannot be written, "" if it can: told before a script runs for long."""
+    for name in (options.html, options.json):
+        if name is not None and not Path(name).resolve().parent.is_dir():
+            return f"{name}: there is no folder {Path(name).resolve().parent}"
+    return ""
+
+
+def _save(reports: Sequence[Any], options: argparse.Namespace) -> int:
+    """Writes the files that are asked for; 2 where one cannot be written."""
+    from torchair_autofuse.report import files, html
+
+    for name, write in ((options.html, html.write), (options.json, files.save)):
+        if name is not None:
+            try:
+                write(reports, name)
+            except OSError as error:
+                return _fail(f"{name}: {error}")
     return 0
+
+
+def _reports() -> list[Any]:
+    from torchair_autofuse.plugin import reports
+
+    return reports()
 
 
 def _read(path: Path) -> bytes:

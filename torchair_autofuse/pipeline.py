@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchair_autofuse.costs import make_report
+from torchair_autofuse.explained import remember
 from torchair_autofuse.ge.catalogue import has_side_effect, is_pure
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.ge.infer import infer
@@ -109,6 +110,7 @@ def fuse(
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
     after = left if generated else original  # without a fused op nothing is rewritten
     report = make_report(original, after, graph, generated, refusals, context.hints, options, target, clock.seconds)
+    report = replace(report, details=remember(original, graph, after, generated, ops, context.hints, target))
     return FusionResult(rewritten, report, ops, tuple(generated))
 
 

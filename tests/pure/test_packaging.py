@@ -1,4 +1,4 @@
-"""What a wheel holds beside Python modules: templates, schema, chip facts and the twin's sources."""
+"""What a wheel holds beside Python modules: templates, schema, the report's page, chip facts and the twin's sources."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     "op_templates": "torchair_autofuse/_resources/op_templates",
     "proto": "torchair_autofuse/_resources/proto",
+    "torchair_autofuse/report": "torchair_autofuse/report",
     "torchair_autofuse/soc": "torchair_autofuse/soc",
     "torchair_autofuse/twin": "torchair_autofuse/twin",
 }

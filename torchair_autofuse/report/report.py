@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 from torchair_autofuse.messages import CODES, Reason
 from torchair_autofuse.report.text import render
@@ -59,6 +60,12 @@ class Refusal:
             raise ValueError(f"Refusal of {self.node}: unknown message code {self.code!r}")
 
 
+class Details(Protocol):
+    """What a page shows beside the report itself."""
+
+    def page(self, report: FusionReport) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class FusionReport:
     """What happened to one GE graph.
@@ -66,6 +73,8 @@ class FusionReport:
     Kernels are GE nodes that launch device work. ``gm_bytes_*`` are bytes (None: unknown), the floor is that of the
     kernels after fusion; ``predicted_us_*`` microseconds by the cost model. ``seconds``: of each stage, in order.
     ``rolled_back``: why the rewrite was dropped; the graph then runs as it was. ``run_unfused``: it was only planned.
+    ``details``: graphs, sources and UB plans for ``to_html``; they stay in the process that fused: neither ``to_dict``
+    nor a pickle has them, and they do not count when reports are compared.
     """
 
     graph_name: str
@@ -83,6 +92,7 @@ class FusionReport:
     rolled_back: Reason | None = None
     warnings: tuple[Reason, ...] = ()
     run_unfused: bool = False
+    details: Details | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):
@@ -100,7 +110,21 @@ class FusionReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Dicts, lists, strings and numbers only: ready for ``json.dumps``. Read back by ``from_dict``."""
-        return {"version": VERSION, **_plain(asdict(self))}
+        data = _plain(asdict(replace(self, details=None)))
+        del data["details"]
+        return {"version": VERSION, **data}
+
+    def to_html(self, path: str | Path) -> None:
+        """Writes one HTML page that opens offline: tables, and with ``details`` both graphs, sources and UB plans.
+
+        Raises OSError when the file cannot be written.
+        """
+        from torchair_autofuse.report.html import write
+
+        write([self], path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "details": None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FusionReport:
@@ -109,6 +133,8 @@ class FusionReport:
             version = data.get("version") if isinstance(data, Mapping) else data
             raise ValueError(f"not a fusion report of version {VERSION}: version is {version!r}")
         values = {name: value for name, value in data.items() if name != "version"}
+        if "details" in values:
+            raise ValueError("fusion report: field 'details' is unknown")
         try:
             values["fused"] = tuple(FusedOp(**op) for op in values["fused"])
             values["refused"] = tuple(Refusal(**refusal) for refusal in values["refused"])

@@ -18,6 +18,8 @@ import platformdirs
 
 from torchair_autofuse.cache.built import Store
 
+from torchair_autofuse import progress
+
 from .errors import KernelBuildError
 from .toolchain import (
     ARCHS,
@@ -125,7 +127,10 @@ def discard(job: BuildJob, cache_root: Path | None = None) -> None:
 def build_many(
     jobs: Iterable[BuildJob], *, cache_root: Path | None = None, workers: int | None = None
 ) -> list[Path | KernelBuildError]:
-    """Builds many kernels in parallel; the result of a kernel that does not compile is its error, in the same place."""
+    """Builds many kernels in parallel; the result of a kernel that does not compile is its error, in the same place.
+
+    On a terminal it shows how far it is.
+    """
     todo = list(jobs)
     if not todo:
         return []
@@ -135,8 +140,11 @@ def build_many(
             return build_job(job, cache_root)
         except KernelBuildError as error:
             return error
+        finally:
+            shown.done()
 
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+    workers = workers or os.cpu_count() or 1
+    with progress.steps("building kernels", len(todo)) as shown, ThreadPoolExecutor(workers) as pool:
         return list(pool.map(one, todo))
 
 
@@ -189,7 +197,7 @@ def _compile_runtime(toolchain: Toolchain, work: Path) -> Path:
         _run([*flags, "-c", str(source), "-o", str(out)], work, f"the twin's {source.name}")
         return out
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with progress.note("building the twin, once"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compile_one, sorted(RUNTIME.glob("*.cpp"))))
     out = work / "libtwin_rt.so"
     _run(

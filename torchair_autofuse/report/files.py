@@ -1,0 +1,28 @@
+"""Reports in a JSON file, as ``run --json`` and ``explain --json`` write it and ``diff`` reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchair_autofuse.report.report import VERSION, FusionReport
+
+
+def save(reports: Sequence[FusionReport], path: str | Path) -> None:
+    """Writes ``{"version": ..., "reports": [...]}``. Raises OSError when the file cannot be written."""
+    data = {"version": VERSION, "reports": [r.to_dict() for r in reports]}
+    Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> list[FusionReport]:
+    """The reports of a file that ``save`` wrote, or the one report whose ``to_dict`` it holds (as fusion.json does).
+
+    Raises OSError for a file that cannot be read and ValueError for one that holds something else.
+    """
+    data = json.loads(Path(path).read_text(encoding="utf-8"))  # its errors are ValueErrors
+    if not isinstance(data, dict) or "reports" not in data:
+        return [FusionReport.from_dict(data)]
+    if data.get("version") != VERSION or not isinstance(data["reports"], list):
+        raise ValueError(f"not a list of fusion reports of version {VERSION}: version is {data.get('version')!r}")
+    return [FusionReport.from_dict(report) for report in data["reports"]]
