@@ -21,6 +21,7 @@ from torchair_autofuse.generated import GeneratedOp, kernel_hints
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Cast, Kernel, Pointwise, Reduce, arguments
 from torchair_autofuse.loop.printer import to_text
+from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.schedule_text import schedule_text
 from torchair_autofuse.report import FusedOp, FusionReport
 from torchair_autofuse.soc.chip import Chip
@@ -55,7 +56,7 @@ class Explained:
                 made.op_type: {
                     "kernel": made.text.kernel_cpp,
                     "ir": to_text(made.lowered.kernel),
-                    "schedule": schedule_text(op),
+                    "schedule": schedule_text(Definition.of(op, self.target.soc)),
                 }
                 for made, op in zip(self.generated, self.definitions)
             },

@@ -23,8 +23,12 @@ def wanted() -> bool:
     """Whether progress is to be shown: a person sits at a terminal and has not asked for silence."""
     if os.environ.get(QUIET, "").strip() not in ("", "0") or os.environ.get("CI"):
         return False
-    stream = sys.stderr
+    stream = _stream()
     return stream is not None and stream.isatty() and os.environ.get("TERM", "") != "dumb"
+
+
+def _stream() -> Any:
+    return sys.stderr  # None where a process has none
 
 
 class Progress:
@@ -73,7 +77,7 @@ class Progress:
                 return
             # the streams of the user's script stay as they are
             self._shown = Bars(
-                *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+                *columns, console=Console(file=_stream()), transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._task = self._shown.add_task(self._text(), total=self._total, completed=self._done)
             self._shown.start()

@@ -17,6 +17,7 @@ from host_process import run as run_process
 from benchmarks import graphs as captured
 from torchair_autofuse import doctor
 from torchair_autofuse.cli import ALL_PASSES, main
+from torchair_autofuse.report import files
 
 wheel = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
 
@@ -223,7 +224,61 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     out = capsys.readouterr().out
-    assert stop.value.code == 0 and all(f"    {c} " in out for c in ("run", "explain", "doctor", "bench"))
+    assert stop.value.code == 0 and all(f"    {c} " in out for c in ("run", "explain", "diff", "doctor", "bench"))
+
+
+# ---- files of reports ---------------------------------------------------------------------------------------------
+
+
+def test_a_graph_as_page_and_json(
+    plugin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], graph: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files may be named on either side of a graph, and diff reads what two runs wrote."""
+    path, page, first, second = (tmp_path / n for n in ("g.pb", "page.html", "a.json", "b.json"))
+    path.write_bytes(graph)
+    assert main(["explain", "--html", str(page), str(path), "--json", str(first)]) == 0
+    assert capsys.readouterr().out.startswith("Fusion of ")
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and "__aicore__" in text and '"before":[{' in text
+    monkeypatch.setenv("AUTOFUSE_FLAGS", "--enable_autofuse=true;--max_fusion_size=2")
+    assert main(["explain", f"--json={second}", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["diff", str(first), str(second)]) == 1
+    assert "+ refusal AF213" in capsys.readouterr().out
+    assert main(["diff", str(second), str(second)]) == 0
+
+
+@wheel
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_script_as_page_and_json(
+    plugin: Any, script: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    page, data = tmp_path / "page.html", tmp_path / "reports.json"
+    assert main([command, "--html", str(page), "--json", str(data), str(script), "--html", "its own"]) == 0
+    assert "arguments ['--html', 'its own']" in capsys.readouterr().out
+    (report,) = files.load(data)
+    assert report.kernels_after == 1 and report == plugin.reports()[0]
+    assert report.run_unfused is (command == "explain")
+    assert report.fused[0].op_type in page.read_text(encoding="utf-8")
+
+
+def test_files_that_cannot_be_written(
+    plugin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], graph: bytes
+) -> None:
+    """Told before a script runs where the folder is missing, else when it is tried; status 2."""
+    path = tmp_path / "g.pb"
+    path.write_bytes(graph)
+    name = write(tmp_path / "s.py", "print('it ran')")
+    for args in (["run"], ["explain"]):
+        assert main([*args, "--json", str(tmp_path / "none" / "r.json"), name]) == 2
+        out, err = capsys.readouterr()
+        assert "it ran" not in out and "there is no folder" in err and len(err.splitlines()) == 1
+    assert main(["explain", str(path), "--html", str(tmp_path / "none" / "p.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert main(["explain", str(path), "--html", str(tmp_path)]) == 2
+    assert "Is a directory" in capsys.readouterr().err
+    assert main(["explain", str(path), "--html"]) == 2
+    assert "expected one argument" in capsys.readouterr().err
 
 
 # ---- doctor -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal
+from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal, plain
 
 TOTALS = (
     "kernels_before", "kernels_after", "gm_bytes_before", "gm_bytes_after", "gm_bytes_floor", "predicted_us_before",
@@ -73,7 +73,7 @@ class ReportsDiff:
 
     def to_dict(self) -> dict[str, Any]:
         """Dicts, lists, strings and numbers only: ready for ``json.dumps``."""
-        return {"equal": self.equal, **asdict(self)}
+        return {"equal": self.equal, **plain(asdict(self))}
 
 
 def compare(before: Sequence[FusionReport], after: Sequence[FusionReport]) -> ReportsDiff:

@@ -110,7 +110,7 @@ class FusionReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Dicts, lists, strings and numbers only: ready for ``json.dumps``. Read back by ``from_dict``."""
-        data = _plain(asdict(replace(self, details=None)))
+        data = plain(asdict(replace(self, details=None)))
         del data["details"]
         return {"version": VERSION, **data}
 
@@ -148,10 +148,11 @@ class FusionReport:
             raise ValueError(f"fusion report: {error}") from error
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """``value`` with lists for tuples, all the way down."""
     if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain(v) for key, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _tuple(record: object, name: str, kind: type) -> tuple[Any, ...]:
