@@ -48,7 +48,7 @@ setTimeout(async () => {
     await type("");
     seen.rowsAgain = document.querySelectorAll(".ops > tbody > tr:not(.detail)").length;
     stage.focus();
-    for (const name of ["ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp", "+", "-", "0"]) { key(name); await later(30); }
+    for (const name of "ArrowDown ArrowDown ArrowRight ArrowUp + - 0".split(" ")) { key(name); await later(30); }
     seen.panel = document.querySelector(".panel h3").textContent;
     const index = page.lists.before.findIndex((n) => n.c);
     page.pictures.before.show(index);

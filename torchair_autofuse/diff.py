@@ -21,6 +21,7 @@ _TITLES = {
     "kernels_before": "kernels unfused", "kernels_after": "kernels", "gm_bytes_before": "GM bytes unfused",
     "gm_bytes_after": "GM bytes", "gm_bytes_floor": "GM floor", "predicted_us_before": "time unfused",
     "predicted_us_after": "time", "op_type": "op", "ub_bytes": "UB", "gm_bytes": "GM", "predicted_us": "time",
+    "predicted_us_alone": "time of its nodes alone",
 }  # fmt: skip
 _SHOWN = ("kernels_after", "gm_bytes_after", "predicted_us_after")
 

@@ -23,11 +23,13 @@ from torchair_autofuse.loop.ir import Cast, Kernel, Pointwise, Reduce, arguments
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.schedule_text import schedule_text
+from torchair_autofuse.plan.cost import load_rate, store_rate
 from torchair_autofuse.report import FusedOp, FusionReport
 from torchair_autofuse.soc.chip import Chip
 from torchair_autofuse.ub_picture import ub_parts
 
 _SMALL = 16  # elements of a constant that are kept
+_MUCH = 1 << 40  # bytes: a load that no limit for small ones holds for
 _LONG = 240  # characters of an attribute that are shown
 _KINDS = {"Data": "data", "RefData": "data", "NetOutput": "output"}
 
@@ -174,15 +176,15 @@ def vector_elements(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 def _chip_facts(target: Chip) -> dict[str, Any]:
-    """Rates of all cores together by the cost table that predictions use: bytes and f32 elements per microsecond."""
-    cores, cost = target.vector_cores * target.clock_mhz, target.cost
+    """Rates of all cores together by the cost table that predictions use: bytes and 32-bit elements per microsecond."""
+    cores = target.vector_cores * target.clock_mhz
     return {
         "soc": target.soc,
         "cores": target.vector_cores,
         "ub_limit": target.ub_plan_bytes,
-        "read_rate": cores * cost.load_bytes_per_cycle,
-        "write_rate": cores * cost.store_bytes_per_cycle,
-        "vector_rate": cores / cost.simple[0],
+        "read_rate": cores * load_rate(target, target.vector_cores, _MUCH),
+        "write_rate": cores * store_rate(target, target.vector_cores),
+        "vector_rate": cores / target.cost.vector.simple[0],
     }
 
 

@@ -13,7 +13,10 @@ TOTALS = (
     "predicted_us_after",
 )  # fmt: skip
 _STATE = ("soc", "run_unfused", "rolled_back", "warnings")
-_OP_FIELDS = ("op_type", "template", "ub_bytes", "gm_bytes", "gm_bytes_floor", "predicted_us", "inputs", "outputs")
+_OP_FIELDS = (
+    "op_type", "template", "ub_bytes", "gm_bytes", "gm_bytes_floor", "predicted_us", "predicted_us_alone",
+    "inputs", "outputs",
+)  # fmt: skip
 
 K = TypeVar("K", bound=Hashable)
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import platformdirs
 
-from torchair_autofuse.cache.built import Store
-
 from torchair_autofuse import progress
+from torchair_autofuse.cache.built import Store
 
 from .errors import KernelBuildError
 from .toolchain import (

@@ -61,7 +61,7 @@ function roofline(ops, pictures, chip, shown, pick) {
   parts.push(svg("text", { class: "tick", x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "element operations per byte of the busier direction of GM"));
   parts.push(svg("text", { class: "tick", transform: `translate(13 ${(top + H - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, "G operations / s"));
   for (const p of points) {
-    const text = `#${p.i + 1} ${ops[p.i].op_type}: ${Math.round(100 * p.at.memory)} % of the predicted time moves bytes, ${Math.round(100 * p.at.vector)} % would be vector work`;
+    const text = `#${p.i + 1} ${ops[p.i].op_type}: ${Math.round(100 * p.at.memory)} % of the predicted time moves bytes`;
     parts.push(svg("circle", { class: "point", tabindex: 0, role: "button", "aria-label": text, cx: px(p.at.intensity), cy: py(p.at.rate), r: 5.5, style: clusterFill(p.i),
       onclick: () => pick(p.i), onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); pick(p.i); } } }, svg("title", {}, text)));
   }

@@ -96,7 +96,7 @@ function opsTable(page, shown) {
       cell(2, el("span", { class: "count" }, op.nodes.length), el("span", { class: "note" }, typesOf(op))),
       cell(3, picture ? ubBars(picture.ub_parts, limit, false) : null, el("span", { class: "note" }, `${humanBytes(op.ub_bytes)}${limit ? ` of ${humanBytes(limit)}` : ""}`)),
       cell(4, humanBytes(op.gm_bytes), el("br"), el("span", { class: "note" }, `floor ${humanBytes(op.gm_bytes_floor)}`)),
-      cell(5, humanUs(op.predicted_us)),
+      cell(5, humanUs(op.predicted_us), el("br"), op.predicted_us_alone === null ? null : el("span", { class: "note" }, `nodes alone ${humanUs(op.predicted_us_alone)}`)),
       cell(6, at ? el("meter", { min: 0, max: 1, value: Math.min(at.memory, 1), "aria-label": "share" }) : null, at ? ` ${Math.round(100 * at.memory)} %` : "unknown"));
     body.append(row, detail);
     page.opRows.set(i, { row, button, toggle });
@@ -125,7 +125,7 @@ function opDetails(page, i) {
   if (at) {
     parts.push(el("h3", {}, "Work"), el("p", {}, `${humanBytes(picture.read_bytes)} read, ${humanBytes(picture.written_bytes)} written, ` +
       `${picture.vector_elements.toLocaleString("en")} element operations on ${picture.cores} of ${pictures.chip.cores} cores. Of the predicted ${humanUs(op.predicted_us)}, ` +
-      `moving bytes takes ${Math.round(100 * at.memory)} %; the vector work alone would take ${Math.round(100 * at.vector)} %. The rest is launch and start.`));
+      `moving bytes takes ${Math.round(100 * at.memory)} %; at the rate of simple ones the operations would take ${Math.round(100 * at.vector)} %. Launch and start are part of the rest.`));
   }
   parts.push(folded("Kernel source", sources.kernel), folded("Loop IR", sources.ir), folded("Schedule and tiling", sources.schedule));
   return parts;
