@@ -118,6 +118,13 @@ nest n0 [a0: 8, a1: 50, a2: 320]
     "statistics": STATISTICS,
     "permuted": permuted_kernel(27)[0],
     "turned": permuted_kernel(37)[0],
+    "every other": """\
+kernel k(in x: f32[s0], out y: f32[floor(s0/2 - 1/2) + 1]) where s0 = x.0
+nest n0 [a0: floor(s0/2 - 1/2) + 1]
+  v0: f32 = load x[2*a0]
+  v1: f32 = neg(v0)
+  store y[a0] = v1
+""",
 }
 OTHER_CHIP = ("flat", "panels", "columns", "sums", "softmax", "few rows", "kept rows", "turned")
 """Kernels that are also made for the second chip."""
