@@ -121,19 +121,23 @@ ge::graphStatus FusedOp::Execute(gert::EagerOpExecutionContext* context) {
             workspace = NotNull(context->MallocWorkSpace(launch->workspace_bytes), "memory for a workspace");
         }
         std::vector<uint64_t> args = Arguments(*op_, *launch, *context, workspace);
-        const size_t bytes = args.size() * sizeof(args[0]);
-#if TAF_ARGS_UPDATER
-        const gert::KernelArgs* const kept =
-            NotNull(context->MallocReadOnlyDevArgs(args.data(), bytes), "memory for arguments");
-        op_->kernel.LaunchWithDeviceArgs(launch->block_dim, kept->args_data, bytes, context->GetStream());
-#else
-        op_->kernel.LaunchWithHostArgs(launch->block_dim, args.data(), bytes, context->GetStream());
-#endif
+        Start(*context, launch->block_dim, args);
     });
 }
 
+void FusedOp::Start(gert::EagerOpExecutionContext& context, uint32_t blocks, std::vector<uint64_t>& args) {
+    op_->kernel.LaunchWithHostArgs(blocks, args.data(), args.size() * sizeof(args[0]), context.GetStream());
+}
+
 #if TAF_ARGS_UPDATER
-ge::graphStatus FusedOp::UpdateHostArgs(gert::UpdateArgsContext* context) {
+void RefreshedOp::Start(gert::EagerOpExecutionContext& context, uint32_t blocks, std::vector<uint64_t>& args) {
+    const size_t bytes = args.size() * sizeof(args[0]);
+    const gert::KernelArgs* const kept =
+        NotNull(context.MallocReadOnlyDevArgs(args.data(), bytes), "memory for arguments");
+    op_->kernel.LaunchWithDeviceArgs(blocks, kept->args_data, bytes, context.GetStream());
+}
+
+ge::graphStatus RefreshedOp::UpdateHostArgs(gert::UpdateArgsContext* context) {
     const Definition& definition = op_->plan.Of();
     return Guarded(definition.op_type.c_str(), [&] {
         NotNull(context, "context");
@@ -204,6 +208,11 @@ void RegisterWithGe(const std::shared_ptr<Registered>& op) {
         return made;
     };
     const ge::BaseOpCreator create = [op]() -> std::unique_ptr<ge::BaseCustomOp> {
+#if TAF_ARGS_UPDATER
+        if (op->refreshes) {
+            return std::make_unique<RefreshedOp>(op);
+        }
+#endif
         return std::make_unique<FusedOp>(op);
     };
     const ge::OperatorCreatorRegister ir(type, describe);

@@ -41,7 +41,8 @@ void CheckDevice(const std::string& op_type, const std::string& soc) {
     }
 }
 
-void Register(std::string_view bytes, const std::string& binary, const std::string& soc, bool meets) {
+void Register(std::string_view bytes, const std::string& binary, const std::string& soc, bool meets,
+              bool refreshes) {
     Definition definition = Definition::Read(bytes, soc);
     CheckDevice(definition.op_type, soc);
     if (binary.empty() || binary[0] != '/' || !std::ifstream(binary).good()) {
@@ -57,10 +58,13 @@ void Register(std::string_view bytes, const std::string& binary, const std::stri
             throw Error(definition.op_type + " is registered with another definition or kernel (" + old.kernel.Path() +
                         "); ops cannot be changed while the process lives");
         }
+        if (old.refreshes && !refreshes) {
+            throw Error(definition.op_type + " is registered for static graphs in this process, this one is dynamic");
+        }
         return;
     }
     const std::string op_type = definition.op_type;
-    const auto made = std::make_shared<Registered>(std::move(definition), binary, meets);
+    const auto made = std::make_shared<Registered>(std::move(definition), binary, meets, refreshes);
     taf::RegisterWithGe(made);
     registry.ops.emplace(op_type, made);
 }
@@ -68,14 +72,17 @@ void Register(std::string_view bytes, const std::string& binary, const std::stri
 }  // namespace
 
 // Registers the op of a definition (a FusedOpDef, `bytes` long) with GE; once more is no error. `binary`: absolute path
-// of its device binary; `soc`: the schedule that is used; `meets`: whether the kernel takes a meeting place. Returns 0,
-// or another number with taf_last_error set.
-TAF_EXPORT int taf_register(const void* definition, size_t bytes, const char* binary, const char* soc, int meets) {
+// of its device binary; `soc`: the schedule that is used; `meets`: whether the kernel takes a meeting place;
+// `refreshes`: whether it is for static graphs only, whose addresses GE refreshes where it can. Returns 0, or another
+// number with taf_last_error set.
+TAF_EXPORT int taf_register(const void* definition, size_t bytes, const char* binary, const char* soc, int meets,
+                            int refreshes) {
     try {
         if (definition == nullptr || binary == nullptr || soc == nullptr) {
             throw Error("taf_register was given a null pointer");
         }
-        Register({static_cast<const char*>(definition), bytes}, binary, soc, meets != 0);
+        Register({static_cast<const char*>(definition), bytes}, binary, soc, meets != 0,
+                 TAF_ARGS_UPDATER && refreshes != 0);
         return 0;
     } catch (const std::exception& error) {
         g_last_error = error.what();
@@ -95,7 +102,7 @@ TAF_EXPORT const char* taf_last_error() {
     return g_last_error.c_str();
 }
 
-// 1 when the library refreshes the addresses of loaded graphs, else 0.
+// 1 when the library can refresh the addresses of loaded static graphs, else 0.
 TAF_EXPORT int taf_refreshes_addresses() {
     return TAF_ARGS_UPDATER;
 }

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,7 +76,10 @@ class Route:
         self.cann = make_cann(folder / "cann")
         self.options = Options(enabled=True, cache_dir=str(self.root), soc=SOC)
         generated, self.ops = build_ops(make_op, TEXTS)
-        self.missing = jit.unavailable(list(self.ops.values()), self.options, self.cann)
+        self.missing = {}
+        for name, op in self.ops.items():  # two in static graphs, two in dynamic ones
+            dynamic = name in ("mixed", "all")
+            self.missing |= jit.unavailable([op], self.options, self.cann, dynamic=dynamic)
         self.ge = Ge(self.cann)
         for name, op in self.ops.items():
             artefact.write(self.root, generated[name], chip(SOC), op=op)
@@ -104,7 +108,12 @@ def test_everything_is_available(route):
         names = [",".join(p.name for p in params) for params in (op.input, op.output)]
         assert route.ge.ir(op.op_type) == ">".join(names)
     assert any(device_kernel(op, SOC).meets for op in route.ops.values())
-    assert jit.unavailable(list(route.ops.values()), route.options, route.cann) == {}
+    static, dynamic = ([route.ops[n] for n in names] for names in (("static", "softmax"), ("mixed", "all")))
+    assert jit.unavailable(static, route.options, route.cann, dynamic=False) == {}
+    assert jit.unavailable(dynamic, route.options, route.cann, dynamic=False) == {}
+    reasons = jit.unavailable(list(route.ops.values()), route.options, route.cann, dynamic=True)
+    assert set(reasons) == {op.op_type for op in static}
+    assert all("this one is dynamic" in r.text and r.code == "AF504" for r in reasons.values())
 
 
 @pytest.mark.parametrize(("name", "symbols"), CASES, ids=str)
@@ -169,7 +178,7 @@ def test_threads_and_devices(route):
 def test_addresses_are_refreshed(route):
     """From CANN 9.2: only the word of the input that moved changes; an op that launched nothing has none."""
     assert load(build(route.cann, route.root)).refreshes_addresses
-    for name, symbols in (("static", {}), ("softmax", {"s0": 1, "s1": 200_000}), ("mixed", {"s0": 0, "s1": 3})):
+    for name, symbols in (("static", {}), ("softmax", {"s0": 1, "s1": 200_000}), ("softmax", {"s0": 0, "s1": 3})):
         op = route.ops[name]
         inputs = inputs_of(op, symbols)
         call = route.ge.execute(op, inputs)
@@ -185,21 +194,21 @@ def test_registration(route):
     (binary,) = compile_all([kernel], route.cann, route.root)
     data = to_bytes(op)
     assert runtime.registered(op.op_type) and not runtime.registered("AutofuseNone")
-    assert runtime.register(data, binary, SOC, False) is None
-    assert "another definition or kernel" in runtime.register(data, FAKE, SOC, False)
-    assert "another definition or kernel" in runtime.register(data, binary, SOC, True)
+    assert runtime.register(data, binary, SOC, False, True) is None
+    assert "another definition or kernel" in runtime.register(data, FAKE, SOC, False, True)
+    assert "another definition or kernel" in runtime.register(data, binary, SOC, True, True)
     other = type(op)()
     other.CopyFrom(op)
     other.provenance.generator = "somebody else"  # says nothing of what is run
-    assert runtime.register(to_bytes(other), binary, SOC, False) is None
+    assert runtime.register(to_bytes(other), binary, SOC, False, True) is None
     other.schedule[0].block_dim = "1"
-    assert "another definition or kernel" in runtime.register(to_bytes(other), binary, SOC, False)
-    assert "there is no schedule for Ascend910B3" in runtime.register(data, binary, "Ascend910B3", False)
+    assert "another definition or kernel" in runtime.register(to_bytes(other), binary, SOC, False, True)
+    assert "there is no schedule for Ascend910B3" in runtime.register(data, binary, "Ascend910B3", False, True)
     other.op_type = "AutofusePointwiseK0123456789ab"
-    assert "there is no device binary /none" in runtime.register(to_bytes(other), Path("/none"), SOC, False)
+    assert "there is no device binary /none" in runtime.register(to_bytes(other), Path("/none"), SOC, False, True)
     os.environ["TWIN_ACL_SOC"] = "Ascend910B4"
     try:
-        assert "made for Ascend910B1, the device is Ascend910B4" in runtime.register(data, binary, SOC, False)
+        assert "made for Ascend910B1, the device is Ascend910B4" in runtime.register(data, binary, SOC, False, True)
     finally:
         del os.environ["TWIN_ACL_SOC"]
 
@@ -226,6 +235,15 @@ def test_one_kernel_that_does_not_compile(route, make_op, monkeypatch):
     assert route.ge.execute(ops["twice"], [x]) is None
     monkeypatch.delenv("FAKE_BISHENG_REFUSES")
     assert jit.unavailable(list(ops.values()), route.options, route.cann) == missing
+
+
+def test_ge_is_asked(route, make_op, monkeypatch):
+    """Where TorchAir can say what GE knows, it is believed."""
+    op = opdef.build(make_op(FLAT.replace("mul", "min")), chip(SOC))
+    fake = SimpleNamespace(get_registered_ir_def=lambda op_type: ("ERROR", [], [], []))
+    monkeypatch.setitem(sys.modules, "torchair.core._torchair", fake)
+    (reason,) = jit.unavailable([op], route.options, route.cann).values()
+    assert reason.code == "AF504" and "GE does not know it" in reason.text
 
 
 def test_what_a_machine_may_lack(route, fresh, monkeypatch, tmp_path):
@@ -307,7 +325,7 @@ def test_cann_9_1(route, make_op, tmp_path):
         op = opdef.build(make_op(text), chip(SOC))
         kernel = device_kernel(op, SOC)
         (binary,) = compile_all([kernel], route.cann, route.root)
-        assert runtime.register(to_bytes(op), binary, SOC, kernel.meets) is None
+        assert runtime.register(to_bytes(op), binary, SOC, kernel.meets, True) is None
         inputs = inputs_of(op, symbols)
         call = route.ge.execute(op, inputs)
         assert call is not None, route.ge.error()

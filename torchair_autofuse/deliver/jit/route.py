@@ -17,30 +17,32 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.soc.chip import chip
 
 _lock = Lock()  # one graph at a time: the next one finds what this one made
-_results: dict[
-    tuple[str, str, bytes], Reason | None
-] = {}  # (folder, SoC, definition) -> the answer, final for a process
+_results: dict[tuple[str, str, bool, bytes], Reason | None] = {}
+"""(cache and CANN, SoC, dynamic, definition) -> the answer, which is final for a process."""
 
 
-def unavailable(ops: Sequence[Any], options: Options, cann: Cann) -> Mapping[str, Reason]:
+def unavailable(ops: Sequence[Any], options: Options, cann: Cann, *, dynamic: bool = True) -> Mapping[str, Reason]:
     """Compiles and registers ``ops`` (FusedOpDef messages) and returns why each of the others is not to be had, by op
     type. AF503: its device binary; AF504: the runtime library, or GE did not take the op; AF306: the SoC.
+
+    ``dynamic``: whether GE may run the graph with other shapes than those it is compiled with. Ops of a static graph
+    let GE move their inputs and outputs (from CANN 9.2), and cannot be used in a dynamic graph of the same process.
 
     What is registered stays so for the process; what failed is not tried again in it. Nothing that this machine lacks
     raises.
     """
     root = Path(options.cache_root())
-    keys = {str(op.op_type): (f"{root}@{cann.home}", options.soc, to_bytes(op)) for op in ops}
+    keys = {str(op.op_type): (f"{root}@{cann.home}", options.soc, dynamic, to_bytes(op)) for op in ops}
     with _lock:
         new = {str(op.op_type): op for op in ops if keys[str(op.op_type)] not in _results}
         if new:
-            found = _deliver(list(new.values()), options.soc, cann, root)
+            found = _deliver(list(new.values()), options.soc, cann, root, dynamic)
             _results.update((keys[op_type], found.get(op_type)) for op_type in new)
         answers = {op_type: _results[key] for op_type, key in keys.items()}
     return {op_type: reason for op_type, reason in answers.items() if reason is not None}
 
 
-def _deliver(ops: Sequence[Any], soc: str, cann: Cann, root: Path) -> dict[str, Reason]:
+def _deliver(ops: Sequence[Any], soc: str, cann: Cann, root: Path, dynamic: bool) -> dict[str, Reason]:
     """Op type -> why it is not to be had, for those that are not."""
     target = chip(soc)
     if isinstance(target, Reason):
@@ -57,7 +59,7 @@ def _deliver(ops: Sequence[Any], soc: str, cann: Cann, root: Path) -> dict[str, 
         else:
             kernels.append(made)
     for kernel, binary in zip(kernels, compile_all(kernels, cann, root)):
-        reason = binary if isinstance(binary, Reason) else _register(runtime, kernel, binary)
+        reason = binary if isinstance(binary, Reason) else _register(runtime, kernel, binary, dynamic)
         if reason is not None:
             missing[str(kernel.op.op_type)] = reason
     return missing
@@ -68,8 +70,8 @@ def _runtime(cann: Cann, root: Path) -> Runtime | Reason:
     return path if isinstance(path, Reason) else load(path)
 
 
-def _register(runtime: Runtime, kernel: DeviceKernel, binary: Path) -> Reason | None:
-    problem = runtime.register(to_bytes(kernel.op), binary, kernel.soc, kernel.meets)
+def _register(runtime: Runtime, kernel: DeviceKernel, binary: Path, dynamic: bool) -> Reason | None:
+    problem = runtime.register(to_bytes(kernel.op), binary, kernel.soc, kernel.meets, not dynamic)
     if problem is not None:
         return Reason("AF504", problem)
     op_type = str(kernel.op.op_type)

@@ -28,11 +28,17 @@ class Runtime:
     path: Path
     library: Any
 
-    def register(self, definition: bytes, binary: Path, soc: str, meets: bool) -> str | None:
+    def register(self, definition: bytes, binary: Path, soc: str, meets: bool, refreshes: bool) -> str | None:
         """Registers an op with GE, or says why not. ``definition``: a FusedOpDef; ``binary``: its device binary;
-        ``soc``: which of its schedules; ``meets``: whether the kernel takes the address where its blocks meet."""
+        ``soc``: which of its schedules; ``meets``: whether the kernel takes the address where its blocks meet;
+        ``refreshes``: whether it is for static graphs only."""
         status = self.library.taf_register(
-            definition, ctypes.c_size_t(len(definition)), str(binary.resolve()).encode(), soc.encode(), int(meets)
+            definition,
+            ctypes.c_size_t(len(definition)),
+            str(binary.resolve()).encode(),
+            soc.encode(),
+            int(meets),
+            int(refreshes),
         )
         return None if status == 0 else str(self.library.taf_last_error().decode(errors="replace"))
 
@@ -41,7 +47,7 @@ class Runtime:
 
     @property
     def refreshes_addresses(self) -> bool:
-        """Whether GE may move inputs and outputs of a loaded graph (CANN 9.2 and later)."""
+        """Whether ops for static graphs let GE move their inputs and outputs (CANN 9.2 and later)."""
         return bool(self.library.taf_refreshes_addresses())
 
 
