@@ -54,15 +54,18 @@ class Explained:
             "before": self._before(),
             "after": self._after() if self.generated else None,
             "ops": [self._op(i, op) for i, op in enumerate(report.fused)],
-            "sources": {
-                made.op_type: {
-                    "kernel": made.text.kernel_cpp,
-                    "ir": to_text(made.lowered.kernel),
-                    "schedule": schedule_text(Definition.of(op, self.target.soc)),
-                }
-                for made, op in zip(self.generated, self.definitions)
-            },
+            "sources": self._sources(),
         }
+
+    def _sources(self) -> dict[str, dict[str, str]]:
+        """Texts by op type."""
+        found: dict[str, dict[str, str]] = {}
+        for made, op in zip(self.generated, self.definitions):
+            if made.op_type not in found:
+                schedule = schedule_text(Definition.of(op, self.target.soc))
+                ir = to_text(made.lowered.kernel)
+                found[made.op_type] = {"kernel": made.text.kernel_cpp, "ir": ir, "schedule": schedule}
+        return found
 
     def _before(self) -> list[dict[str, Any]]:
         clusters: dict[str, list[int]] = {}

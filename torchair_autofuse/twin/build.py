@@ -163,11 +163,9 @@ def precompiled_header(toolchain: Toolchain, kept: Store, arch: int) -> Path | N
     def compile_header(work: Path) -> Path:
         out = work / "kernel_operator.h.gch"
         command = [toolchain.compiler, *KERNEL_FLAGS, f"-D__NPU_ARCH__={arch}", f"-I{INCLUDE}"]
-        _run(
-            [*command, "-x", "c++-header", str(INCLUDE / "kernel_operator.h"), "-o", str(out)],
-            work,
-            "the twin's headers",
-        )
+        command += ["-x", "c++-header", str(INCLUDE / "kernel_operator.h"), "-o", str(out)]
+        with progress.note("building the twin, once"):
+            _run(command, work, "the twin's headers")
         return out
 
     kept.once(f"pch/{folder.name}/kernel_operator.h.gch", compile_header)
