@@ -41,7 +41,6 @@ CODES: dict[str, str] = {
     "AF301": "fusion failed and was rolled back",
     "AF302": "TorchAir differs from what the plugin knows",
     "AF303": "mode without a GE graph",
-    "AF304": "no route to run fused ops on this device",
     "AF305": "GE's own AutoFuse is on too",
     "AF306": "chip not supported",
     "AF401": "op not known to the host executor",

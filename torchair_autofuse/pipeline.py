@@ -65,8 +65,8 @@ class FusionResult:
     generated: tuple[GeneratedOp, ...] = ()
 
 
-Unavailable = Callable[[Sequence[Any]], Mapping[str, Reason]]
-"""Given the definitions of fused ops: op type -> why there is no kernel to be had of it where the graph will run."""
+Unavailable = Callable[[Sequence[GeneratedOp], Sequence[Any]], Mapping[str, Reason]]
+"""Given fused ops and their definitions: op type -> why there is no kernel of it where the graph will run."""
 
 
 def fuse(
@@ -100,7 +100,7 @@ def fuse(
     if unavailable is not None:
         with clock("deliver"):
             groups = list(planned.groups)
-            while missing := unavailable(ops):
+            while missing := unavailable(generated, ops):
                 refusals += _withheld(generated, missing)
                 groups = _without(groups, generated, missing)
                 generated, ops = _generate(graph, groups, maker, definitions)

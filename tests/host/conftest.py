@@ -41,8 +41,8 @@ def plugin(kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     def clean() -> None:
         plugin.reset()
         plugin.clear_reports()
-        plugin._warned.clear()
-        plugin._listeners.clear()
+        plugin.state._warned.clear()
+        plugin.state._listeners.clear()
         kernels.set_root(None)
         torch._dynamo.reset()
 

@@ -328,7 +328,7 @@ def test_doctor_says_what_to_do(
         monkeypatch.setenv(name, value)
     found = [f for f in doctor.findings() if f.what == what]
     assert any(f.state == state and advice in f.advice for f in found), found
-    assert doctor.main() == (1 if state == "missing" else 0)
+    assert main(["doctor"]) == (1 if state == "missing" else 0)
     assert what in capsys.readouterr().out
 
 

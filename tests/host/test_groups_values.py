@@ -145,7 +145,7 @@ def test_graphs_without_some_ops_give_the_outputs_of_the_graph(name: str, monkey
     for left_out in (types[::2], types[1::2], types[1:], types[:-1], types):
         missing = {t: Reason("AF501", f"{t} is not in the package") for t in left_out}
 
-        def unavailable(ops: Sequence[Any], missing: Mapping[str, Reason] = missing) -> Mapping[str, Reason]:
+        def unavailable(_: Any, ops: Sequence[Any], missing: Mapping[str, Reason] = missing) -> Mapping[str, Reason]:
             return {op.op_type: missing[op.op_type] for op in ops if op.op_type in missing}
 
         result = fuse(graphs.model_def(name), case(name).context, options, unavailable)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from torchair_autofuse.ge.reader import parse
-from torchair_autofuse.host import kernels, loader
+from torchair_autofuse.host import kernels
 from torchair_autofuse.messages import AutofuseWarning
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
@@ -180,7 +180,7 @@ def _break(plugin: Any, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kernels, "build_many", fail)
         kernels.clear()
     elif where == "context":
-        monkeypatch.setattr(plugin, "fusion_context", fail)
+        monkeypatch.setattr(plugin.rewrite, "fusion_context", fail)
     elif where == "listener":
         plugin.on_fused(fail)
     else:
@@ -255,6 +255,8 @@ DRIFT = [
     ("converter.GeConcreteGraph", "__call__"),
     ("converter", "_normalize_ge_graph"),
     ("converter", "GeConcreteGraph"),
+    ("converter", "initialize_graph_engine"),
+    ("converter.GeGraph", "load"),
     ("compiler._NpuFxCompiler", "_gen_compiled_gm"),
     ("compiler", "_NpuFxCompiler"),
     ("cache", "_get_str_options"),
@@ -268,18 +270,24 @@ def _internals() -> dict[str, Any]:
 
     return {
         "converter": converter, "converter.GeConcreteGraph": converter.GeConcreteGraph, "compiler": compiler,
+        "converter.GeGraph": converter.GeGraph,
         "compiler._NpuFxCompiler": compiler._NpuFxCompiler, "cache": _cache_compiler,
     }  # fmt: skip
 
 
+WRAPPED = [
+    ("converter.GeConcreteGraph", "optimize_graph_without_runtime"),
+    ("converter.GeConcreteGraph", "__call__"),
+    ("compiler._NpuFxCompiler", "_gen_compiled_gm"),
+    ("cache", "_get_str_options"),
+    ("converter.GeGraph", "load"),
+    ("converter", "initialize_graph_engine"),
+]
+
+
 def _methods() -> list[Any]:
     found = _internals()
-    return [
-        found["converter.GeConcreteGraph"].optimize_graph_without_runtime,
-        found["converter.GeConcreteGraph"].__call__,
-        found["compiler._NpuFxCompiler"]._gen_compiled_gm,
-        found["cache"]._get_str_options,
-    ]
+    return [getattr(found[owner], name) for owner, name in WRAPPED]
 
 
 @pytest.mark.parametrize("owner, name", DRIFT)
@@ -287,14 +295,12 @@ def test_a_torchair_that_differs_is_left_alone(
     plugin: Any, monkeypatch: pytest.MonkeyPatch, owner: str, name: str
 ) -> None:
     target = _internals()[owner]
-    originals = {m.__name__: getattr(m, "__wrapped__", m) for m in _methods()}
     found = _internals()
-    holders = ("converter.GeConcreteGraph", "converter.GeConcreteGraph", "compiler._NpuFxCompiler", "cache")
-    for holder, method in zip(holders, originals.values()):
-        monkeypatch.setattr(found[holder], method.__name__, method)  # as before the plugin came
+    for (holder, wrapped), method in zip(WRAPPED, _methods()):
+        monkeypatch.setattr(found[holder], wrapped, getattr(method, "__wrapped__", method))  # as before the plugin came
     monkeypatch.delattr(target, name)
     with pytest.warns(AutofuseWarning, match=f"AF302: .*{name}.* is gone"):
-        plugin._patch()
+        plugin.hooks._patch()
     monkeypatch.undo()
     for method in _methods():  # the real ones are still wrapped
         assert method._autofuse
@@ -304,13 +310,13 @@ def test_a_hook_with_other_parameters_is_left_alone(plugin: Any, monkeypatch: py
     converter = _internals()["converter"]
     monkeypatch.setattr(converter.GeConcreteGraph, "optimize_graph_without_runtime", lambda self, inputs: None)
     with pytest.warns(AutofuseWarning, match="AF302: .*other parameters"):
-        plugin._patch()
+        plugin.hooks._patch()
 
 
 def test_installed_twice_is_wrapped_once(plugin: Any) -> None:
     before = _methods()
     plugin.install()
-    plugin._patch()
+    plugin.hooks._patch()
     assert all(a is b for a, b in zip(before, _methods()))
     assert not any(hasattr(m.__wrapped__, "_autofuse") for m in before)
 
@@ -360,19 +366,6 @@ def test_the_backend_without_a_graph(
     for name in [n for n in sys.modules if n.partition(".")[0] == "npugraph_ex"]:
         del sys.modules[name]
     assert codes(found) == [code] and "npugraph_ex" in str(found[-1].message)
-
-
-def test_with_cann_the_graph_is_left_alone(plugin: Any, graphs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "cann_present", lambda: True)
-    plugin.enable(ON)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        check()
-        check()
-    (place,) = {Path(w.filename).name for w in found if "AF304" in str(w.message)}
-    assert place == Path(__file__).name  # the user, not TorchAir, torch or this package
-    assert codes(found) == ["AF304"] and [types(g) for g in graphs] == [UNFUSED, UNFUSED]
-    assert plugin.reports() == []
 
 
 # ---- cache_compile ------------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class FusionReport:
     Kernels are GE nodes that launch device work. ``gm_bytes_*`` are bytes (None: unknown), the floor is that of the
     kernels after fusion; ``predicted_us_*`` microseconds by the cost model. ``seconds``: of each stage, in order.
     ``rolled_back``: why the rewrite was dropped; the graph then runs as it was. ``run_unfused``: it was only planned.
+    ``route``: how the fused ops reach the kernels ("host", "package", "jit"), "" when nothing asked for them.
     ``details``: graphs, sources and UB plans for ``to_html``; they stay in the process that fused: neither ``to_dict``
     nor a pickle has them, and they do not count when reports are compared.
     """
@@ -92,6 +93,7 @@ class FusionReport:
     rolled_back: Reason | None = None
     warnings: tuple[Reason, ...] = ()
     run_unfused: bool = False
+    route: str = ""
     details: Details | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 PREDICTED = "predicted, not measured"
+_ROUTES = {"package": "the installed op package", "jit": "kernels built as the graph is compiled"}
 _UNDERLINE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -86,6 +87,8 @@ def _head(report: FusionReport) -> Iterable[str]:
     if report.predicted_us_before is not None or report.predicted_us_after is not None:
         before, after = human_us(report.predicted_us_before), human_us(report.predicted_us_after)
         yield f"Time {before} -> {after}{_change(report.predicted_us_before, report.predicted_us_after)}, {PREDICTED}"
+    if report.route in ("package", "jit"):
+        yield f"Fused ops come from {_ROUTES[report.route]}"
     if report.run_unfused:
         yield "Planned only: the graph runs as it was"
     if report.rolled_back is not None:

@@ -119,12 +119,16 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
 
 def record(ops: Sequence[Any], options: Options) -> Reason:
     """AF501 for a run without a package, whose definitions were written to the cache: says what to do next."""
+    count = f"{len(ops)} fused op{'s are' if len(ops) != 1 else ' is'}"
+    text = f"{count} recorded and not used yet, the graph runs as it was: build the package with '{build_with(options)}'"
+    return Reason("AF501", f"{text} and start anew")
+
+
+def build_with(options: Options) -> str:
+    """The command line that builds a package of what is recorded, where this process will look for it."""
     target = chip(options.soc)
     unit = target.addconfig if isinstance(target, Chip) else options.soc
-    command = build_command(unit, _out(options, unit), _definitions(options))
-    count = f"{len(ops)} fused op{'s are' if len(ops) != 1 else ' is'}"
-    text = f"{count} recorded and not used yet, the graph runs as it was: build the package with '{command}'"
-    return Reason("AF501", f"{text} and start anew")
+    return build_command(unit, _out(options, unit), _definitions(options))
 
 
 def _find(options: Options, target: Chip, entries: Sequence[str]) -> tuple[Path, Path] | None:

@@ -1,61 +1,31 @@
-"""``doctor``: what is installed, what works here, and what to do about what does not."""
+"""What a machine without an NPU needs, and what the user chose."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from torchair_autofuse.doctor.finding import Finding
 from torchair_autofuse.host import loader
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.options import read_options
+from torchair_autofuse.options import Options
 from torchair_autofuse.soc.chip import chip
 
 
-@dataclass(frozen=True)
-class Finding:
-    """``state``: "ok", "note" or "missing"; ``advice``: what to do, "" if nothing."""
-
-    what: str
-    state: str
-    text: str
-    advice: str = ""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
-
-
-def main(options: argparse.Namespace | None = None) -> int:
-    """Prints the findings; 1 if something that the host route needs is missing."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("what", "state", "found", "what to do")
-    found = list(findings())
-    for f in found:
-        table.add_row(f.what, f.state, f.text, f.advice)
-    console = Console(width=max(100, Console().width))
-    console.print(table)
-    for f in found:
-        if len(f.advice) > 20:  # a cell of the table may break it
-            console.print(f"{f.what}: {f.advice}", soft_wrap=True, markup=False, highlight=False)
-    return 1 if any(f.state == "missing" for f in found) else 0
-
-
-def findings() -> Iterator[Finding]:
-    """Everything the package depends on, in the order it matters."""
+def installed() -> Iterator[Finding]:
+    """Python and the packages that matter."""
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.machine()}")
     for package, need in (("torch", "2.13.0"), ("torch_npu", "2.13.0"), ("protobuf", "3.20 to 7")):
         yield _package(package, need)
     yield _torchair()
-    yield _cann()
+
+
+def chosen(options: Options) -> Iterator[Finding]:
+    """Compiler, chip, cache and flags."""
     yield _compiler()
-    options = read_options()
     target = chip(options.soc)
     if isinstance(target, Reason):
         yield Finding("chip", "missing", str(target), "set TORCHAIR_AUTOFUSE_SOC to a supported SoC")
@@ -87,13 +57,6 @@ def _torchair() -> Finding:
         return Finding("torchair", "missing", f"{type(error).__name__}: {error}", advice)
     where = "its own CANN" if loader.cann_present() else "the torch_npu wheel, on the host"
     return Finding("torchair", "ok", f"imports from {where}" if torchair else "")
-
-
-def _cann() -> Finding:
-    if loader.cann_present():
-        home = os.environ.get("ASCEND_HOME_PATH", "unknown folder")
-        return Finding("CANN", "note", f"present ({home})", "fused ops cannot be delivered to a device yet")
-    return Finding("CANN", "note", "absent: graphs run on the host, fused ops on the CPU twin")
 
 
 def _compiler() -> Finding:
