@@ -76,7 +76,7 @@ class Delivery:
         from torchair_autofuse.opdef.errors import ArtefactError
 
         root = self.options.cache_root()
-        missing = self.missing([artefact.read(root, name).op for name in dict.fromkeys(op_types)])
+        missing = self.missing([artefact.read(root, name, self.options.soc).op for name in dict.fromkeys(op_types)])
         if missing:
             raise ArtefactError(
                 f"a saved graph needs fused ops that are not to be had: {'; '.join(map(str, missing.values()))}. "

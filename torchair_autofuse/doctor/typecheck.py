@@ -76,7 +76,7 @@ def _kernels(soc: str) -> Iterator[tuple[str, DeviceKernel]]:
     root = Path(read_options().cache_root())
     for folder in sorted((root / "ops").glob("Autofuse*")):
         try:
-            op = artefact.read(root, folder.name).op
+            op = artefact.read(root, folder.name, soc).op
         except (ArtefactError, OpDefError) as error:
             print(f"{folder.name}: left out, {error}", file=sys.stderr)
             continue
