@@ -25,6 +25,10 @@ _COMMANDS = {
     "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
     "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
+    "probe": (
+        "torchair_autofuse.probe.command",
+        "run the probes of docs/hardware-assumptions.md, write a report to send",
+    ),
 }
 
 

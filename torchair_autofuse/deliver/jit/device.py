@@ -28,7 +28,8 @@ ARCHS = (2201, 3510)
 MEETING_ARCHS = (2201,)
 """Of these, where the runtime names a place for the blocks of a kernel to meet (aclrtGetHardwareSyncAddr)."""
 
-_WRAPPER, _BINARY = "kernel.asc", "kernel.aicore.o"
+SOURCE, BINARY = "kernel.asc", "kernel.aicore.o"
+"""What :func:`commands` compile, and what they leave."""
 _MEETS = "KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0)"
 
 
@@ -73,7 +74,7 @@ def device_kernel(op: Any, soc: str, text: KernelText | None = None) -> DeviceKe
         params=", ".join(f"GM_ADDR {n}" for n in names),
         args=", ".join(names),
     )
-    files = {"kernel.cpp": text.kernel_cpp, "tiling.h": text.tiling_h, _WRAPPER: wrapper}
+    files = {"kernel.cpp": text.kernel_cpp, "tiling.h": text.tiling_h, SOURCE: wrapper}
     return DeviceKernel(op, made.schedule.soc, arch, files, meets)
 
 
@@ -89,15 +90,15 @@ def compile_all(kernels: Sequence[DeviceKernel], cann: Cann, root: Path) -> list
 
 
 def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
-    kept, name = store(root), f"{place(cann)}/k/{kernel.digest()}/{_BINARY}"
+    kept, name = store(root), f"{place(cann)}/k/{kernel.digest()}/{BINARY}"
     folder = (kept.folder / name).parent
 
     def make(work: Path) -> Path:
         for target in (work, folder):
             for file, text in kernel.files.items():
                 (target / file).write_text(text, encoding="utf-8")
-        run(_commands(kernel, cann, work), work, folder / "build.log", {"ASCEND_HOME_PATH": str(cann.home)})
-        binary = work / _BINARY
+        run(commands(cann, kernel.npu_arch, work), work, folder / "build.log", {"ASCEND_HOME_PATH": str(cann.home)})
+        binary = work / BINARY
         if not binary.is_file() or binary.stat().st_size == 0:
             raise BuildFailed("the compiler made no code for the device")
         return binary
@@ -110,14 +111,15 @@ def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
         return Reason("AF503", f"{kernel.op.op_type}: its device binary cannot be kept: {error}")
 
 
-def _commands(kernel: DeviceKernel, cann: Cann, work: Path) -> list[list[str]]:
+def commands(cann: Cann, npu_arch: int, work: Path) -> list[list[str]]:
+    """What makes BINARY of SOURCE, run in ``work``. Raises BuildFailed where a tool is missing."""
     bisheng, objcopy = _tool(cann, "bisheng"), _tool(cann, "llvm-objcopy")
     include = cann.home / "asc" / "include"
-    flags = [f"--npu-arch=dav-{kernel.npu_arch}", "-O2", "-std=c++17", f"-I{work}"]
+    flags = [f"--npu-arch=dav-{npu_arch}", "-O2", "-std=c++17", f"-I{work}"]
     flags += [f"-I{include}"] if include.is_dir() else []
     return [
-        [bisheng, "-c", _WRAPPER, "-o", "kernel.host.o", *flags],
-        [objcopy, "-O", "binary", "--only-section=.aicore_binary", "kernel.host.o", _BINARY],
+        [bisheng, "-c", SOURCE, "-o", "kernel.host.o", *flags],
+        [objcopy, "-O", "binary", "--only-section=.aicore_binary", "kernel.host.o", BINARY],
     ]
 
 

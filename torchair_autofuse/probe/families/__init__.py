@@ -1,0 +1,1 @@
+"""The kernels of the probes, one module per family of assumptions."""
