@@ -12,6 +12,7 @@ from pathlib import Path
 from torchair_autofuse.cache import built, sweep
 from torchair_autofuse.cache.built import Store
 from torchair_autofuse.cache.sweep import Unit
+from torchair_autofuse.deliver.jit.folder import runtime_digest
 from torchair_autofuse.opdef.registry import Found, inspect
 from torchair_autofuse.options import read_options
 from torchair_autofuse.options.grammar import parse_size
@@ -66,8 +67,8 @@ def _list(root: Path, limit: int) -> int:
     from rich.table import Table
 
     found = sweep.units(root)
-    ops = [u for u in found if u.kind != sweep.TWIN]
-    others = [u for u in found if u.kind == sweep.TWIN]
+    ops = [u for u in found if u.kind not in sweep.BUILT]
+    others = [u for u in found if u.kind in sweep.BUILT]
     console = Console(width=max(120, Console().width))
     table = Table("op", "SoC", "template", "size", "last used", "nodes", "state")
     for column in table.columns:
@@ -111,16 +112,19 @@ def _groups(units: Iterable[Unit]) -> Iterator[tuple[str, list[Unit]]]:
         group = [u for u in found if u.name.startswith(f"{sweep.TWIN}/{folder}/")]
         if group:
             yield label, group
+    device = [u for u in found if u.kind == sweep.JIT]
+    if device:
+        yield "built for the device", device
 
 
 def _built_state(root: Path, unit: Unit, full: bool) -> str:
     """As ``registry.inspect`` says it; without ``full`` the file itself is not read, only its record."""
     release = built.release_of(unit.path)
-    if release and release != sources_key():
+    if release and release != (sources_key() if unit.kind == sweep.TWIN else runtime_digest()):
         return "other release"
     if not release:
         return _UNRECORDED
-    if full and Store(root, sweep.TWIN, release).problem(unit.name.removeprefix(f"{sweep.TWIN}/")) is not None:
+    if full and Store(root, unit.kind, release).problem(unit.name.removeprefix(f"{unit.kind}/")) is not None:
         return "damaged"
     return "ok"
 
@@ -134,7 +138,7 @@ def _prune(root: Path, limit: int, older: float | None) -> int:
     kept = []
     reasons: dict[str, list[Unit]] = {}
     for unit in sweep.units(root):
-        state = inspect(unit.path).state if unit.kind != sweep.TWIN else _built_state(root, unit, full=True)
+        state = inspect(unit.path).state if unit.kind not in sweep.BUILT else _built_state(root, unit, full=True)
         if older is not None and time.time() - unit.used > older * 86400:
             state = "not used for long" if state == "ok" else state
         if state == "missing":  # somebody deleted it just now

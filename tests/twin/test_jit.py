@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from test_artefact import fresh_root
 from test_jit_core import MIXED
 from test_split import ALL, SOFTMAX
 
-from torchair_autofuse import opdef
+from torchair_autofuse import cache_command, opdef
+from torchair_autofuse.cache import sweep
 from torchair_autofuse.deliver import jit
 from torchair_autofuse.deliver.jit.device import compile_all, device_kernel
 from torchair_autofuse.deliver.jit.folder import place
@@ -294,6 +296,23 @@ def test_damaged_binary_is_built_again(route, fresh):
     with pytest.warns(AutofuseWarning, match="AF506"):
         assert compile_all([kernel], route.cann, root) == [binary]
     assert binary.read_bytes() == whole
+
+
+def test_the_cache_command_knows_them(route, fresh, monkeypatch, capsys):
+    """Device binaries are listed and deleted with what lies beside them; what this process uses stays."""
+    root = Path(fresh.cache_root())
+    (binary,) = compile_all([device_kernel(route.ops["static"], SOC)], route.cann, root)
+    (unit,) = [u for u in sweep.units(root) if u.kind == sweep.JIT]
+    assert unit.path == binary and unit.name.startswith("jit/9.2.0-") and unit.size > binary.stat().st_size
+    monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(root))
+    cache_command.main(Namespace(action="list"))
+    assert "built for the device: 1" in capsys.readouterr().out
+    assert not sweep.remove(root, unit) and binary.exists()
+    monkeypatch.setattr(sweep, "held", lambda root: set())
+    assert sweep.remove(root, unit) and not binary.parent.exists()
+    (root / "twin").unlink()  # it is everybody's
+    sweep.clear(root)
+    assert not (root / "jit").exists()
 
 
 def test_two_processes_compile_once(route, fresh, monkeypatch, tmp_path):

@@ -17,10 +17,12 @@ from torchair_autofuse.cache.lease import held
 from torchair_autofuse.cache.locks import locked
 from torchair_autofuse.cache.safety import work_folder
 
-OPS, VARIANTS, TWIN = "ops", "variants", "twin"
-PARTS = (OPS, VARIANTS, TWIN, LEASES)
+OPS, VARIANTS, TWIN, JIT = "ops", "variants", "twin", "jit"
+BUILT = (TWIN, JIT)  # files that were compiled
+PARTS = (OPS, VARIANTS, TWIN, JIT, LEASES)
 """The folders of a cache."""
 _MANY = ("kernels", "op_host")  # of the twin's folders, those with many files
+_DEVICE = ("k/*/*.o", "rt-*/*.so")  # in a folder of the JIT route: device binaries, its runtime
 _TARGETS = {"runtime": "libtwin_rt.so", "pch": "kernel_operator.h.gch"}  # each in a folder of its own
 TAG = "CACHEDIR.TAG"
 TAG_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
@@ -93,13 +95,18 @@ def _files(root: Path) -> Iterator[Unit]:
         for path in _listed(folder / kind):
             if (path / name).exists():
                 yield _file(root, path / name)
+    for place in _listed(root / JIT):
+        for pattern in _DEVICE:
+            for path in sorted(place.glob(pattern)):
+                yield _file(root, path)
 
 
 def _file(root: Path, path: Path) -> Unit:
-    name = path.relative_to(root / TWIN).as_posix()
-    lock = root / TWIN / built.LOCKS / f"{name.replace('/', '+')}.lock"
+    kind = path.relative_to(root).parts[0]
+    name = path.relative_to(root / kind).as_posix()
+    lock = root / kind / built.LOCKS / f"{name.replace('/', '+')}.lock"
     size = _size(path) + _size(built.record_of(path))
-    return Unit(TWIN, f"{TWIN}/{name}", path, lock, size, _used(path))
+    return Unit(kind, f"{kind}/{name}", path, lock, size, _used(path))
 
 
 def remove(root: Path, unit: Unit) -> bool:
@@ -112,6 +119,8 @@ def remove(root: Path, unit: Unit) -> bool:
             if unit.kind == TWIN:
                 built.remove(unit.path)
                 _remove_empty(unit.path.parent)
+            elif unit.kind == JIT:  # with the sources and the log beside it
+                remove_folder(unit.path.parent)
             else:
                 remove_folder(unit.path)
         except OSError:
@@ -142,7 +151,7 @@ def _remove_empty(folder: Path) -> None:
 def _still_needed(root: Path, unit: Unit) -> bool:
     """Whether a lock has another entry: an op's is that of its variants too."""
     op_type = unit.path.name.split("@")[0]
-    return unit.kind != TWIN and ((root / OPS / op_type).exists() or any((root / VARIANTS).glob(f"{op_type}@*")))
+    return unit.kind not in BUILT and ((root / OPS / op_type).exists() or any((root / VARIANTS).glob(f"{op_type}@*")))
 
 
 def remove_leftovers(root: Path) -> int:
@@ -155,7 +164,8 @@ def remove_leftovers(root: Path) -> int:
                 op_type = path.name[1:].rpartition("-")[0].split("@")[0]
                 freed += _remove_work(path, op_lock(root, op_type))
     twin = root / TWIN
-    for folder in (*(twin / kind for kind in _MANY), *_listed(twin / "runtime"), *_listed(twin / "pch")):
+    jit = [folder for place in _listed(root / JIT) for folder in (*_listed(place / "k"), *place.glob("rt-*"))]
+    for folder in (*(twin / kind for kind in _MANY), *_listed(twin / "runtime"), *_listed(twin / "pch"), *jit):
         for path in _listed(folder):
             freed += _remove_left(root, path)
         name = _TARGETS.get(folder.parent.name)
@@ -163,8 +173,9 @@ def remove_leftovers(root: Path) -> int:
             with locked(_file(root, folder / name).lock, wait=False) as ours:
                 if ours and not (folder / name).exists():
                     _remove_empty(folder)
-    for lock in _listed(twin / built.LOCKS):
-        _remove_lock(lock, twin / lock.name.removesuffix(".lock").replace("+", "/"))
+    for kind in BUILT:
+        for lock in _listed(root / kind / built.LOCKS):
+            _remove_lock(lock, root / kind / lock.name.removesuffix(".lock").replace("+", "/"))
     for lock in (root / OPS).glob(".Autofuse*.lock"):
         op_type = lock.name[1:].removesuffix(".lock")
         if not any((root / VARIANTS).glob(f"{op_type}@*")):
@@ -250,6 +261,8 @@ def clear(root: Path) -> tuple[int, list[Path]]:
     freed = remove_leftovers(root)
     freed += sum(u.size for u in units(root) if remove(root, u))
     freed += remove_leftovers(root)
+    if not any(u.kind == JIT for u in units(root)) and not _listed(root / JIT / built.LOCKS):
+        shutil.rmtree(root / JIT, ignore_errors=True)  # logs, and sources that did not compile; nobody is at work
     parts = (*_MANY, *_TARGETS, built.LOCKS)
     for name in (*(f"{TWIN}/{part}" for part in parts), *PARTS):
         with suppress(OSError):
