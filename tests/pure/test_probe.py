@@ -67,7 +67,7 @@ SHOWN = {"case": "a|b", "index": "3", "input": "nan", "expected": "1", "got": "2
 RESULTS = (
     Result("H1", record.DIFFERS, ("1 of 2 cases hold", f"no /home/{getpass.getuser()}/x/kernel.cpp"), first=(SHOWN,)),
     Result("H6", record.HOLDS, numbers=(("largest error", 0.5, None, "ulp"),)),
-    Result("H33", record.MEASURED, numbers=(("launch_us", 3.25, 2.0, "us"),)),
+    Result("H33", record.MEASURED, numbers=(("launch_us", 3.25, 2.0, "us"), ("rate", float("inf"), 9.0, "b"))),
 )
 
 
@@ -88,6 +88,7 @@ def test_report(tmp_path: Path) -> None:
     assert data["schema"] == 1 and data["environment"] == env
     assert [r["id"] for r in data["results"]] == ["H1", "H6", "H33"]
     assert data["results"][0]["first"] == [SHOWN] and data["results"][0]["assumed"] == probes[0].assumed
+    assert data["results"][2]["numbers"][1] == ["rate", None, 9.0, "b"] and "| H33 | rate | inf | 9 | b |" in text
     for private in (str(tmp_path), f"/{getpass.getuser()}/", platform.node()):
         assert private not in text and private not in as_json.read_text()
 

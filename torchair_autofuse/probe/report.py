@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import importlib.metadata
 import json
+import math
 import platform
 import re
 from collections.abc import Sequence
@@ -43,9 +44,18 @@ def write(folder: Path, env: dict[str, str], probes: Sequence[Probe], results: S
 
 
 def as_json(env: dict[str, str], probes: Sequence[Probe], results: Sequence[Result]) -> str:
-    """``{"schema": 1, "environment": {...}, "results": [...]}``; a result has what Result has, and its assumption."""
+    """``{"schema": 1, "environment": {...}, "results": [...]}``; a result has what Result has, and its assumption.
+
+    A number that could not be measured is null.
+    """
     rows = [
-        {**asdict(r), "notes": [clean(n) for n in r.notes], "title": p.title, "assumed": p.assumed}
+        {
+            **asdict(r),
+            "notes": [clean(n) for n in r.notes],
+            "numbers": [[n, v if math.isfinite(v) else None, t, u] for n, v, t, u in r.numbers],
+            "title": p.title,
+            "assumed": p.assumed,
+        }
         for p, r in zip(probes, results)
     ]
     return json.dumps({"schema": 1, "environment": env, "results": rows}, indent=1) + "\n"
