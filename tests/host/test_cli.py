@@ -297,7 +297,12 @@ def test_doctor_is_content(
     assert main(["doctor"]) == 0
     rows = {row[0]: row[1:] for row in _rows(capsys.readouterr().out) if row[0]}
     assert rows["torchair"] == ["ok", "imports from the torch_npu wheel, on the host", ""]
-    assert rows["CANN"][0] == "note" and "CPU twin" in rows["CANN"][1]
+    assert rows["CANN"][:2] == [
+        "note",
+        "no CANN is installed here: neither ASCEND_HOME_PATH nor a usual folder names one",
+    ]
+    text = "host: there is no NPU: graphs run on the host, fused ops on the CPU twin"
+    assert rows["route"] == ["ok", text, ""]
     assert rows["C++ compiler"][0] == "ok" and "g++" in rows["C++ compiler"][1]
     assert rows["chip"][1].startswith("Ascend910B1: architecture 2201")
     assert rows["cache"] == ["ok", str(kernel_cache), ""]

@@ -120,7 +120,9 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
 def record(ops: Sequence[Any], options: Options) -> Reason:
     """AF501 for a run without a package, whose definitions were written to the cache: says what to do next."""
     count = f"{len(ops)} fused op{'s are' if len(ops) != 1 else ' is'}"
-    text = f"{count} recorded and not used yet, the graph runs as it was: build the package with '{build_with(options)}'"
+    text = (
+        f"{count} recorded and not used yet, the graph runs as it was: build the package with '{build_with(options)}'"
+    )
     return Reason("AF501", f"{text} and start anew")
 
 
