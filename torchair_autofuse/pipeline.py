@@ -54,6 +54,11 @@ class FusionContext:
     ref_outputs: Mapping[int, int] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether a Data has a symbolic size."""
+        return any(not isinstance(d, int) for dims in self.data_shapes.values() for d in dims)
+
 
 @dataclass(frozen=True)
 class FusionResult:

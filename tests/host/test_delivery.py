@@ -26,14 +26,14 @@ def model(x: torch.Tensor) -> torch.Tensor:
     return torch.sin(torch.cumsum(torch.relu(x * 2 + 1), 0) * 3)
 
 
-def run(x: torch.Tensor | None = None) -> None:
+def run(dynamic: bool = False) -> None:
     """Compiles, runs and compares with eager: two fused ops, Cumsum between them."""
     import torchair
 
     torch._dynamo.reset()
-    x = torch.linspace(-3, 3, 32).reshape(4, 8) if x is None else x
+    x = torch.linspace(-3, 3, 32).reshape(4, 8)
     backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
-    torch.testing.assert_close(torch.compile(model, backend=backend, dynamic=False)(x), model(x))
+    torch.testing.assert_close(torch.compile(model, backend=backend, dynamic=dynamic)(x), model(x))
 
 
 @pytest.fixture
@@ -54,12 +54,17 @@ def device(plugin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return of
 
 
+asked_dynamic: list[bool] = []
+
+
 def use_jit(monkeypatch: pytest.MonkeyPatch, refuse: Sequence[str] = ()) -> list[list[str]]:
     """Every op can be built but those of these kinds of node; returns what was asked for."""
     asked: list[list[str]] = []
+    asked_dynamic.clear()
 
-    def unavailable(ops: Sequence[Any], options: Any, cann: Any) -> Mapping[str, Reason]:
+    def unavailable(ops: Sequence[Any], options: Any, cann: Any, *, dynamic: bool) -> Mapping[str, Reason]:
         asked.append([op.op_type for op in ops])
+        asked_dynamic.append(dynamic)
         bad = [op for op in ops if any(n.type in refuse for n in op.provenance.node)]
         return {op.op_type: Reason("AF503", f"{op.op_type}: error: no such intrinsic") for op in bad}
 
@@ -155,7 +160,9 @@ def test_jit(plugin: Any, device: Any, graphs: list[Any], monkeypatch: pytest.Mo
     plugin.enable(ON)
     assert caught() == []
     assert [len(a) for a in asked] == [2] and sorted(fused_nodes(graphs)) == sorted(asked[0])
-    assert plugin.reports()[0].route == "jit"
+    assert plugin.reports()[0].route == "jit" and asked_dynamic == [False]
+    run(dynamic=True)
+    assert asked_dynamic == [False, True]
 
 
 def test_jit_of_an_op_that_does_not_build(
@@ -251,8 +258,11 @@ def test_a_failure_to_look_for_a_package(plugin: Any, device: Any, monkeypatch: 
     assert module._packages == [Reason("AF502", "the op package could not be looked for: KeyError: 'planted'")]
 
 
-def saved(*op_types: str) -> Any:
-    return SimpleNamespace(_proto=SimpleNamespace(op=[SimpleNamespace(type=t) for t in ("Data", *op_types)]))
+def saved(*op_types: str, dims: Sequence[int] = (4, 8)) -> Any:
+    desc = SimpleNamespace(shape=SimpleNamespace(dim=dims))
+    return SimpleNamespace(
+        _proto=SimpleNamespace(op=[SimpleNamespace(type=t, output_desc=[desc]) for t in ("Data", *op_types)])
+    )
 
 
 def test_saved_graphs_get_their_ops_first(
@@ -266,8 +276,9 @@ def test_saved_graphs_get_their_ops_first(
     module.before_load(saved(*ops))
     assert len(asked) == 1, "this process has them"
     module._available.clear()  # as in another process
+    module.before_load(saved(*ops, dims=(-1, 8)))
     module.before_load(saved(*ops))
-    module.before_load(saved(*ops))
+    assert asked_dynamic == [False, True]
     assert [sorted(a) for a in asked] == [ops, ops]
     module._available.clear()
     use_jit(monkeypatch, refuse=["Relu"])

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class Delivery:
     """Makes kernels available by ``route`` for ``options.soc``. It is what ``pipeline.fuse`` asks.
 
-    ``package``: the op package that GE has read, why it is of no use, or None when there is none.
+    ``dynamic``: the graph has symbolic sizes. ``package``: the op package that GE has read, why it is of no use, or
+    None when there is none.
     """
 
     route: Route
     options: Options
+    dynamic: bool
     package: ActivePackage | Reason | None = None
 
     def __call__(self, generated: Sequence[GeneratedOp], ops: Sequence[Any]) -> Mapping[str, Reason]:
@@ -57,7 +59,7 @@ class Delivery:
         from torchair_autofuse.deliver import jit
 
         assert self.route.cann is not None
-        return jit.unavailable(ops, self.options, self.route.cann)
+        return jit.unavailable(ops, self.options, self.route.cann, dynamic=self.dynamic)
 
     def _not_in_package(self, ops: Sequence[Any]) -> Mapping[str, Reason]:
         from torchair_autofuse.deliver.package.activate import ActivePackage, record
@@ -90,7 +92,9 @@ class Delivery:
         return f"{self.route.name}:{self.route.cann.text if self.route.cann else ''}"
 
 
-def delivery(options: Options, *, on_device: bool, package: ActivePackage | Reason | None = None) -> Delivery | Reason:
+def delivery(
+    options: Options, *, on_device: bool, dynamic: bool, package: ActivePackage | Reason | None = None
+) -> Delivery | Reason:
     """The delivery for a graph that GE compiles (``on_device``) or that runs on the host; AF505 when there is none."""
     route = choose(options.route, find_cann(), on_device=on_device, has_package=package is not None)
-    return route if isinstance(route, Reason) else Delivery(route, options, package)
+    return route if isinstance(route, Reason) else Delivery(route, options, dynamic, package)

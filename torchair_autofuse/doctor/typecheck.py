@@ -18,6 +18,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import artefact
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
 from torchair_autofuse.options import read_options
+from torchair_autofuse.probe.samples import sample_ops
 
 _LINES = 4  # of what a compiler says about one kernel
 _TIMEOUT = 300  # seconds; a kernel takes a few
@@ -67,7 +68,11 @@ def _compiler(program: str, flags: Sequence[str]) -> _Compiler | None:
 
 
 def _kernels(soc: str) -> Iterator[tuple[str, DeviceKernel]]:
-    """(name, kernel): what the cache holds for ``soc``."""
+    """(name, kernel): the samples, then what the cache holds for ``soc``."""
+    for name, sample in sample_ops(soc).items():
+        made = device_kernel(sample.op, soc, sample.text)
+        if isinstance(made, DeviceKernel):
+            yield name, made
     root = Path(read_options().cache_root())
     for folder in sorted((root / "ops").glob("Autofuse*")):
         try:

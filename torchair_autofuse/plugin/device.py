@@ -32,12 +32,13 @@ def start() -> None:
     _packages.append(found)
 
 
-def deliver(options: Options) -> Delivery | Reason:
-    """How fused ops of a graph get their kernels here, or why they do not."""
+def deliver(options: Options, *, dynamic: bool = True) -> Delivery | Reason:
+    """How fused ops of a graph get their kernels here, or why they do not. ``dynamic``: it has symbolic sizes."""
     on_device = loader.cann_present()
     if on_device:
         start()
-    return delivery(options, on_device=on_device, package=_packages[0] if _packages else None)
+    package = _packages[0] if _packages else None
+    return delivery(options, on_device=on_device, dynamic=dynamic, package=package)
 
 
 def settle(options: Options) -> Options:
@@ -75,7 +76,8 @@ def before_load(graph: Any) -> None:
         return
     from torchair_autofuse.opdef.errors import ArtefactError
 
-    found = deliver(settle(active_options()))
+    sizes = [d for op in graph._proto.op if op.type == "Data" for t in op.output_desc for d in t.shape.dim]
+    found = deliver(settle(active_options()), dynamic=any(d < 0 for d in sizes))
     if isinstance(found, Reason):
         raise ArtefactError(f"a saved graph needs fused ops: {found}")
     found.saved(sorted(op_types))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from torchair_autofuse.deliver.delivery import Delivery
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plugin import device
@@ -21,11 +20,7 @@ def rewrite(concrete: Any, converter: Any, options: Options) -> None:
     try:
         options = device.settle(options)
         snapshot = concrete.graph._model.SerializeToString(deterministic=True)
-        deliver = None if options.run_unfused else device.deliver(options)
-        if isinstance(deliver, Reason):
-            _leave(concrete, snapshot, options, deliver)
-        else:
-            _fuse(concrete, converter, options, snapshot, deliver)
+        _fuse(concrete, converter, options, snapshot)
     except Exception as error:
         _restore(concrete.graph, snapshot)
         if options.strict:
@@ -48,10 +43,15 @@ def _restore(graph: Any, snapshot: bytes) -> None:
         graph._proto.CopyFrom(type(graph._model).FromString(snapshot).graph[0])
 
 
-def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes, deliver: Delivery | None) -> None:
+def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> None:
     from torchair_autofuse.pipeline import fuse
 
-    result = fuse(snapshot, fusion_context(concrete), options, deliver)
+    context = fusion_context(concrete)
+    deliver = None if options.run_unfused else device.deliver(options, dynamic=context.dynamic)
+    if isinstance(deliver, Reason):
+        _leave(concrete, snapshot, options, deliver)
+        return
+    result = fuse(snapshot, context, options, deliver)
     if options.keep_sources and options.debug_dir:
         _keep(options.debug_dir, snapshot, result)
     if result.generated and deliver is not None:
