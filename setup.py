@@ -51,6 +51,7 @@ setup(
     package_data={
         "torchair_autofuse.report": ["page/*"],
         "torchair_autofuse.soc": ["*.toml"],
+        "torchair_autofuse.plan.patterns": ["*.toml"],
         "torchair_autofuse.twin": [
             f"{folder}/**/*.{suffix}" for folder in ("include", "runtime", "cann") for suffix in ("h", "cpp")
         ],

@@ -24,6 +24,7 @@ _COMMANDS = {
     "diff": ("torchair_autofuse.diff", "what differs between the reports of two runs, saved with --json"),
     "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
     "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
+    "patterns": ("torchair_autofuse.plan.patterns.command", "list the named patterns, with an example each"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
     "probe": (
         "torchair_autofuse.probe.command",

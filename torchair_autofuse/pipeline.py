@@ -30,6 +30,7 @@ from torchair_autofuse.opdef.regenerate import node_attributes
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.patterns import barred, find, name_ops, patterns
 from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip, chip
@@ -96,7 +97,9 @@ def fuse(
     maker = OpMaker(graph, target, options)
 
     with clock("plan"):
-        rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())))
+        named = find(graph, tuple(patterns().values()))
+        off = barred(named, options.disabled_patterns)
+        rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())), off)
         planned = plan(graph, rules, options, context.hints, maker.refuses)
     with clock("generate"):
         definitions = _Definitions(model, graph, target, context.hints)
@@ -115,7 +118,8 @@ def fuse(
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
     after = left if generated else original  # without a fused op nothing is rewritten
     report = make_report(original, after, graph, generated, refusals, context.hints, options, target, clock.seconds)
-    report = replace(report, details=remember(original, graph, after, generated, ops, context.hints, target))
+    details = remember(original, graph, after, generated, ops, context.hints, target)
+    report = replace(report, fused=name_ops(report.fused, named), details=details)
     return FusionResult(rewritten, report, ops, tuple(generated))
 
 

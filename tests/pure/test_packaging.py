@@ -12,6 +12,7 @@ FOLDERS = {
     "proto": "torchair_autofuse/_resources/proto",
     "torchair_autofuse/report": "torchair_autofuse/report",
     "torchair_autofuse/soc": "torchair_autofuse/soc",
+    "torchair_autofuse/plan/patterns": "torchair_autofuse/plan/patterns",
     "torchair_autofuse/twin": "torchair_autofuse/twin",
 }
 

@@ -50,7 +50,7 @@ class Options:
     ``costs``: numbers of the cost model in place of the built-in ones (soc.override); ``cost_file`` they came from.
     ``max_fusions``: stop after so many fused ops (bisecting); None: no limit.
     ``run_unfused``: plan and report, but run the graph as it was.
-    ``disabled_patterns``: names of patterns not to use.
+    ``disabled_patterns``: names of patterns (plan.patterns) whose ops are not fused.
     ``skip_nodes``, ``skip_types``: node names and op types that stay; ``skip_list`` the file they came from, if any.
     ``strict``: a failure of the plugin is raised instead of rolled back.  ``cache_dir``: "" for the default.
     ``cache_limit``: bytes that the cache may take, after which what was not used for longest is deleted; 0: no limit.
@@ -103,6 +103,11 @@ class Options:
         pairs = isinstance(self.cann_only, tuple) and all(
             isinstance(p, tuple) and len(p) == 2 and all(isinstance(s, str) for s in p) for p in self.cann_only
         )
+        if self.disabled_patterns:
+            from torchair_autofuse.plan.patterns.library import patterns
+
+            strange = sorted(self.disabled_patterns - patterns().keys())
+            _require(not strange, "disabled_patterns", "names of patterns", ", ".join(strange))
         numbers = isinstance(self.costs, tuple) and all(
             isinstance(e, tuple) and len(e) == 3 and isinstance(e[2], tuple) for e in self.costs
         )

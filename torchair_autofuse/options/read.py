@@ -166,11 +166,16 @@ def _patterns(env: Mapping[str, str], warnings: list[Reason]) -> frozenset[str]:
     text = unquote(env.get(GF_DISABLE, ""))
     if text.lower() in _TRUE + _FALSE:
         return frozenset()
-    names = tuple(name.lower() for name in split_list(text.replace(";", ",")))
-    if names:
-        said = f"{GF_DISABLE}: there are no named patterns in this release, so {clip(','.join(names))} has no effect"
-        warnings.append(Reason("AF106", f"{said}; {GF_DISABLE}=1 turns fusion off"))
-    return frozenset(names)
+    from torchair_autofuse.plan.patterns.library import patterns
+
+    names = [name.lower().replace("_", "-") for name in split_list(text.replace(";", ","))]
+    known = patterns()
+    for name in names:
+        if name not in known:
+            hint = suggestion(name, known) or "; `python -m torchair_autofuse patterns` lists them"
+            said = f"{GF_DISABLE}: unknown pattern {clip(name)} is ignored{hint}"
+            warnings.append(Reason("AF103", said if len(names) > 1 else f"{said}; {GF_DISABLE}=1 turns fusion off"))
+    return frozenset(name for name in names if name in known)
 
 
 def _switch(env: Mapping[str, str], variable: str, warnings: list[Reason]) -> bool:

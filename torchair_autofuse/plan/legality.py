@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from torchair_autofuse.dtypes import HALF_FLOATS, I8, U8, DType
 from torchair_autofuse.ge.catalogue import has_side_effect, op_class
@@ -23,10 +24,12 @@ class Context:
     """What a GraphDef does not hold.
 
     ``keep``: nodes that must stay; ``ref_outputs``: graph output index -> index of the Data it is written into.
+    ``barred``: further nodes that must stay, with the reason (patterns that are switched off).
     """
 
     keep: frozenset[str] = frozenset()
     ref_outputs: tuple[tuple[int, int], ...] = ()
+    barred: Mapping[str, Reason] = field(default_factory=lambda: MappingProxyType({}))
 
 
 _MOVE_PASSES = (
@@ -47,6 +50,8 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
     """Why ``node`` cannot be part of any fused op, or None if it can."""
     if node.name in context.keep or node.name in options.skip_nodes or node.type in options.skip_types:
         return Reason("AF214", f"{node.name} ({node.type}) is kept by the user")
+    if node.name in context.barred:
+        return context.barred[node.name]
     needed = pass_of(node.type)
     if needed and needed not in options.passes:
         return Reason("AF215", f"{node.type} needs --autofuse_enable_pass={needed}")

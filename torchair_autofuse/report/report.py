@@ -22,7 +22,8 @@ class FusedOp:
     from and written to global memory, every pass counted; ``gm_bytes_floor``: inputs and outputs once; both None when
     a symbolic size has no hint. ``predicted_us``: microseconds by the cost model, never measured;
     ``predicted_us_alone``: of its nodes as kernels of their own. ``inputs``,
-    ``outputs``: tensors as text such as ``f32[s0,64]``.
+    ``outputs``: tensors as text such as ``f32[s0,64]``. ``patterns``: names of the patterns that lie inside it
+    (plan.patterns), the larger ones first.
     """
 
     op_type: str
@@ -36,9 +37,10 @@ class FusedOp:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     predicted_us_alone: float | None = None
+    patterns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "node_types", "inputs", "outputs"):
+        for name in ("nodes", "node_types", "inputs", "outputs", "patterns"):
             object.__setattr__(self, name, _tuple(self, name, str))
         if len(self.nodes) != len(self.node_types):
             counts = f"{len(self.nodes)} nodes, {len(self.node_types)} types"
