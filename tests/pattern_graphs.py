@@ -1,6 +1,6 @@
 """The examples of the named patterns as TorchAir lowers them: pure/golden/pattern_graphs.json.gz.
 
-``pytest tests/host/test_patterns.py --update-golden`` captures them anew.
+``pytest tests/host/test_patterns_live.py --update-golden`` captures them anew.
 """
 
 from __future__ import annotations

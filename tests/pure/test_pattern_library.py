@@ -1,6 +1,6 @@
 """Every named pattern on its own example, as TorchAir lowers it, and the counts of all of them on captured models.
 
-The examples' graphs are golden/pattern_graphs.json.gz (tests/host/test_patterns.py captures them). The counts are
+The examples' graphs are golden/pattern_graphs.json.gz (tests/host/test_patterns_live.py captures them). The counts are
 golden/pattern_counts.json: graph -> pattern -> [occurrences, those that are no part of a larger one];
 ``--update-golden`` writes it anew.
 """
@@ -45,7 +45,7 @@ named after the pattern, where not WHOLE."""
 
 
 def test_captured_examples_are_those_of_the_library() -> None:
-    """Else: pytest tests/host/test_patterns.py --update-golden."""
+    """Else: pytest tests/host/test_patterns_live.py --update-golden."""
     assert {n: (c.example, c.inputs) for n, c in captured().items()} == {p.name: (p.example, p.inputs) for p in EVERY}
 
 
