@@ -62,6 +62,8 @@ def test_an_op_of_the_same_nodes_that_changed() -> None:
     (changed,) = graph.changed
     assert changed.changes == (Change("op_type", "T", "U"), Change("template", "pointwise", "transpose"))
     assert not (changed.gained or changed.lost or graph.appeared or graph.vanished)
+    (graph,) = compare([report(op("ab"))], [report(replace(op("ab"), patterns=("rope",)))]).graphs
+    assert graph.changed[0].changes == (Change("patterns", (), ("rope",)),)
 
 
 def test_refusals() -> None:

@@ -125,8 +125,15 @@ GRAPH = {
             "template": "row_resident",
             "nodes": ["Add_1", "Soft"],
             "node_types": ["Add", "SoftmaxV2"],
+            "patterns": [],
         },
-        {"op_type": "AutofusePointwiseK02", "template": "pointwise", "nodes": ["Mul_3"], "node_types": ["Mul"]},
+        {
+            "op_type": "AutofusePointwiseK02",
+            "template": "pointwise",
+            "nodes": ["Mul_3"],
+            "node_types": ["Mul"],
+            "patterns": ["split-swiglu"],
+        },
     ],
     "refused": [
         {"node": "MatMul_2", "other": "", "code": "AF201", "reason": "MatMul has no lowering"},
@@ -147,6 +154,7 @@ CODES = {"AF201": "op type not fusible", "AF206": "merge would close a cycle"}
     ("softmax", [1], [], [0], []),          # a type
     ("ADD_1", [0], [0], [0], [1]),          # a name, in any case; the fused op that holds it
     ("autofusereduce", [0, 1], [0], [0], []),
+    ("swiglu", [3], [], [1], []),           # a named pattern
     ("af206", [0, 3], [], [], [1]),         # a code: its nodes
     ("close a cycle", [0, 3], [], [], [1]),  # and the title of a code
     ("matmul no", [2], [1], [], [0]),

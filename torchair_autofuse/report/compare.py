@@ -15,7 +15,7 @@ TOTALS = (
 _STATE = ("soc", "run_unfused", "rolled_back", "warnings")
 _OP_FIELDS = (
     "op_type", "template", "ub_bytes", "gm_bytes", "gm_bytes_floor", "predicted_us", "predicted_us_alone",
-    "inputs", "outputs",
+    "inputs", "outputs", "patterns",
 )  # fmt: skip
 
 K = TypeVar("K", bound=Hashable)

@@ -101,13 +101,13 @@ def _fused_table(fused: Iterable[FusedOp]) -> Table:
         table.add_column(title, overflow="fold")
     for title in ("UB", "GM", "GM floor", "time"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("patterns; nodes; inputs -> outputs", overflow="fold", ratio=1)
+    table.add_column("nodes; inputs -> outputs", overflow="fold", ratio=1)
     for op in fused:
         nodes = ", ".join(_node(name, kind) for name, kind in zip(op.nodes, op.node_types))
         flow = f"{', '.join(op.inputs)} -> {', '.join(op.outputs)}" if op.inputs or op.outputs else ""
         sizes = (human_bytes(n) for n in (op.ub_bytes, op.gm_bytes, op.gm_bytes_floor))
         template = op.template.replace(", ", "\n")  # several, by tiling key
-        lines = (", ".join(op.patterns), nodes, flow)
+        lines = (f"{', '.join(op.patterns)}:" if op.patterns else "", nodes, flow)
         cells = (op.op_type, template, *sizes, _time(op), "\n".join(line for line in lines if line))
         table.add_row(*(Text(cell) for cell in cells))
     return table

@@ -10,7 +10,7 @@ function searchIndex(graph, codes) {
   const add = (name, text) => byNode.set(name, `${byNode.get(name) || ""} ${text}`);
   const title = (code) => `${code} ${codes[code] || ""}`;
   graph.fused.forEach((op) => {
-    op.nodes.forEach((name, k) => add(name, `${op.node_types[k]} ${op.op_type} ${op.template}`));
+    op.nodes.forEach((name, k) => add(name, [op.node_types[k], op.op_type, op.template, ...op.patterns].join(" ")));
   });
   graph.refused.forEach((r) => {
     add(r.node, title(r.code));
@@ -21,7 +21,7 @@ function searchIndex(graph, codes) {
   const pictures = graph.pictures || {};
   const nodes = (list) => (list || []).map((node) => {
     types.set(node.n, node.t);
-    const inside = node.op === undefined ? [] : [graph.fused[node.op].template, ...graph.fused[node.op].nodes];
+    const inside = node.op === undefined ? [] : [graph.fused[node.op].template, ...graph.fused[node.op].patterns, ...graph.fused[node.op].nodes];
     return lower(node.n, node.t, byNode.get(node.n) || "", ...inside);
   });
   const before = nodes(pictures.before);
@@ -29,7 +29,7 @@ function searchIndex(graph, codes) {
   return {
     before,
     after,
-    ops: graph.fused.map((op) => lower(op.op_type, op.template, ...op.nodes, ...op.node_types)),
+    ops: graph.fused.map((op) => lower(op.op_type, op.template, ...op.patterns, ...op.nodes, ...op.node_types)),
     refused: graph.refused.map((r) =>
       lower(r.node, types.get(r.node) || "", r.other, types.get(r.other) || "", title(r.code), r.reason)),
   };

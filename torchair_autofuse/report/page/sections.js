@@ -34,7 +34,7 @@ function nodePanel(page, which, index) {
   const nodes = page.lists[which], node = nodes[index], g = page.graph;
   const link = (i) => el("button", { type: "button", class: "link", onclick: () => page.pick(which, i, true) }, nodes[i].n);
   const op = node.op === undefined ? null : g.fused[node.op];
-  const told = op ? [`fused op of ${op.nodes.length} nodes, template ${op.template}`] : [KINDS[node.k]];
+  const told = op ? [`fused op of ${op.nodes.length} nodes, template ${op.template}`, ...op.patterns] : [KINDS[node.k]];
   if (node.s === "gone") told.push("removed before planning: nothing reads it, or it changes nothing");
   if (node.s === "inlined") told.push("computed inside the fused ops that need it");
   const parts = [el("h3", {}, node.n), el("p", {}, op ? null : el("b", {}, node.t), op ? told.join("; ") : `: ${told.join("; ")}`)];
@@ -93,7 +93,7 @@ function opsTable(page, shown) {
     const row = el("tr", {},
       cell(0, button),
       cell(1, el("code", {}, op.op_type), el("br"), el("span", { class: "note" }, op.template)),
-      cell(2, el("span", { class: "count" }, op.nodes.length), el("span", { class: "note" }, typesOf(op))),
+      cell(2, el("span", { class: "count" }, op.nodes.length), el("span", { class: "note" }, op.patterns.length ? el("b", {}, op.patterns.join(", ")) : null, op.patterns.length ? el("br") : null, typesOf(op))),
       cell(3, picture ? ubBars(picture.ub_parts, limit, false) : null, el("span", { class: "note" }, `${humanBytes(op.ub_bytes)}${limit ? ` of ${humanBytes(limit)}` : ""}`)),
       cell(4, humanBytes(op.gm_bytes), el("br"), el("span", { class: "note" }, `floor ${humanBytes(op.gm_bytes_floor)}`)),
       cell(5, humanUs(op.predicted_us), el("br"), op.predicted_us_alone === null ? null : el("span", { class: "note" }, `nodes alone ${humanUs(op.predicted_us_alone)}`)),
