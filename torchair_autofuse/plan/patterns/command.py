@@ -27,6 +27,21 @@ names, descriptions and examples; words after it select.
 This page is written by `python -m torchair_autofuse patterns --markdown` from the files `*.toml` in
 `torchair_autofuse/plan/patterns/`.
 
+## Adding one
+
+A table in one of the files, or a file of its own with a `family`:
+
+| field | holds |
+|---|---|
+| `about` | one line |
+| `graph` | the ops, in the language below |
+| `example` | lines of torch, the last one an expression: what tests compile to show the pattern |
+| `inputs` | what the example reads: `"x, y: f32[8,64]; mask: bool[8,64]"`; `f32+` for positive numbers |
+| `through` | optional: op types that matching looks through besides views, such as `["Transpose"]` |
+
+Then `pytest tests/host/test_patterns_live.py --update-golden` captures the examples' graphs, and
+`pytest tests/pure/test_pattern_library.py --update-golden` counts the pattern in the captured models.
+
 ## The language
 
 Each pattern has a graph of GE ops: lines `name = expression`, the last one the value of the cluster. The syntax of

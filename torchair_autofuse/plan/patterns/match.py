@@ -231,11 +231,17 @@ class _Matcher:
         return None
 
     def _base(self, ref: TensorRef) -> TensorRef:
-        known = self._bases.get(ref)
-        if known is None:
+        """The tensor behind all that is looked through."""
+        passed = []
+        while ref not in self._bases:
+            passed.append(ref)
             behind = self._behind(self.graph.by_name[ref.node])
-            known = self._bases[ref] = ref if behind is None else self._base(behind)
-        return known
+            if behind is None:
+                break
+            ref = behind
+        base = self._bases.get(ref, ref)
+        self._bases.update(dict.fromkeys(passed, base))
+        return base
 
     def _number(self, ref: TensorRef) -> float | None:
         if ref not in self._uniform:
