@@ -64,7 +64,6 @@ setup(
         "protobuf>=3.20,<8",
         "ml_dtypes>=0.4",
         "tomli>=2; python_version < '3.11'",
-        "filelock>=3.13",
         "platformdirs>=4",
         "rich>=13",
     ],

@@ -6,13 +6,15 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from torchair_autofuse.cache import built, sweep
 from torchair_autofuse.cache.built import Store
 from torchair_autofuse.cache.sweep import Unit
 from torchair_autofuse.deliver.jit.folder import runtime_digest
+from torchair_autofuse.deliver.package.installed import Installed, read_installed
+from torchair_autofuse.deliver.package.names import package_folder
 from torchair_autofuse.opdef.registry import Found, inspect
 from torchair_autofuse.options import read_options
 from torchair_autofuse.options.grammar import parse_size
@@ -67,8 +69,7 @@ def _list(root: Path, limit: int) -> int:
     from rich.table import Table
 
     found = sweep.units(root)
-    ops = [u for u in found if u.kind not in sweep.BUILT]
-    others = [u for u in found if u.kind in sweep.BUILT]
+    ops = [u for u in found if u.kind in sweep.FOLDERS]
     console = Console(width=max(120, Console().width))
     table = Table("op", "SoC", "template", "size", "last used", "nodes", "state")
     for column in table.columns:
@@ -83,10 +84,13 @@ def _list(root: Path, limit: int) -> int:
         console.print(table)
     for line in damaged:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    for label, group in _groups(others):
+    for label, group in _groups(found):
         counts = Counter(_built_state(root, u, full=False) for u in group)
         states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
         console.print(f"{label}: {len(group)}, {size(sum(u.size for u in group))} ({states})", highlight=False)
+    for unit in (u for u in found if u.kind == sweep.PACKAGE):
+        text = f"package for {unit.path.name}: {_package_state(unit)}, {size(unit.size)}"
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
     total = sum(u.size for u in found)
     most = size(limit) if limit else "none"
     console.print(f"{root}: {len(ops)} ops, {size(total)} in all, limit {most}", soft_wrap=True, highlight=False)
@@ -106,8 +110,7 @@ def _row(unit: Unit, found: Found) -> Iterator[str]:
     yield found.state
 
 
-def _groups(units: Iterable[Unit]) -> Iterator[tuple[str, list[Unit]]]:
-    found = list(units)
+def _groups(found: Sequence[Unit]) -> Iterator[tuple[str, list[Unit]]]:
     for folder, label in _LABELS.items():
         group = [u for u in found if u.name.startswith(f"{sweep.TWIN}/{folder}/")]
         if group:
@@ -115,6 +118,14 @@ def _groups(units: Iterable[Unit]) -> Iterator[tuple[str, list[Unit]]]:
     device = [u for u in found if u.kind == sweep.JIT]
     if device:
         yield "built for the device", device
+
+
+def _package_state(unit: Unit) -> str:
+    folder = package_folder(unit.path)
+    if not folder.is_dir():
+        return "not built yet"
+    found = read_installed(folder)
+    return f"{len(found.ops)} ops, ok" if isinstance(found, Installed) else found[0].text.replace(f"{folder}/", "")
 
 
 def _built_state(root: Path, unit: Unit, full: bool) -> str:
@@ -137,8 +148,8 @@ def _prune(root: Path, limit: int, older: float | None) -> int:
     _say("leftovers of dead processes", None, freed)
     kept = []
     reasons: dict[str, list[Unit]] = {}
-    for unit in sweep.units(root):
-        state = inspect(unit.path).state if unit.kind not in sweep.BUILT else _built_state(root, unit, full=True)
+    for unit in (u for u in sweep.units(root) if u.kind != sweep.PACKAGE):
+        state = inspect(unit.path).state if unit.kind in sweep.FOLDERS else _built_state(root, unit, full=True)
         if older is not None and time.time() - unit.used > older * 86400:
             state = "not used for long" if state == "ok" else state
         if state == "missing":  # somebody deleted it just now

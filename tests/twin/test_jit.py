@@ -23,10 +23,12 @@ from test_split import ALL, SOFTMAX
 from torchair_autofuse import cache_command, opdef
 from torchair_autofuse.cache import sweep
 from torchair_autofuse.deliver import jit
-from torchair_autofuse.deliver.jit.device import compile_all, device_kernel
+from torchair_autofuse.deliver.delivery import Delivery
+from torchair_autofuse.deliver.jit.device import BINARY, compile_all, device_kernel
 from torchair_autofuse.deliver.jit.folder import place
 from torchair_autofuse.deliver.jit.route import _results
 from torchair_autofuse.deliver.jit.runtime import build, load
+from torchair_autofuse.deliver.route import choose
 from torchair_autofuse.dtypes import by_name
 from torchair_autofuse.host import kernels
 from torchair_autofuse.loop.interpret import interpret
@@ -313,6 +315,23 @@ def test_the_cache_command_knows_them(route, fresh, monkeypatch, capsys):
     (root / "twin").unlink()  # it is everybody's
     sweep.clear(root)
     assert not (root / "jit").exists()
+
+
+def test_the_limit_of_the_cache_is_kept(route, make_op):
+    """A build for the device makes room: what was not used for longest goes."""
+    unused = route.root / "jit" / place(route.cann) / "k" / "unused" / BINARY
+    unused.parent.mkdir()
+    unused.write_bytes(bytes(1_000_000))
+    os.utime(unused, (1, 1))
+    (route.root / ".swept").unlink(missing_ok=True)  # its size was looked at long ago
+    limit = sum(u.size for u in sweep.units(route.root))
+    generated = make_op(FLAT.replace("mul", "sub"))
+    op = opdef.build(generated, chip(SOC))
+    delivery = Delivery(choose("jit", route.cann, on_device=True), route.options.replace(cache_limit=limit), True)
+    assert delivery([generated], [op]) == {}
+    assert not unused.exists()
+    names = {u.name.rpartition("/")[2] for u in sweep.units(route.root)}
+    assert op.op_type in names and {BINARY, "libtorchair_autofuse_rt.so"} <= names
 
 
 def test_two_processes_compile_once(route, fresh, monkeypatch, tmp_path):

@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from tests.package_ops import RAISE, SCALE, definitions, fake_cann
+from torchair_autofuse.cache import lease, sweep
+from torchair_autofuse.cli import main
 from torchair_autofuse.deliver.package.activate import ActivePackage, activate, record
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
 from torchair_autofuse.deliver.package.names import entry_name, ops_info, proto_library, tiling_library
@@ -202,6 +204,33 @@ def test_package_of_the_cache(out, environ, tmp_path):
     assert active.folder == tmp_path / "cache/package/ascend910b/vendors/torchair_autofuse"
     assert environ["ASCEND_CUSTOM_OPP_PATH"] == str(active.folder)
     assert activate(environ, options) == active  # in a child process too
+
+
+def test_the_cache_command_knows_them(out, environ, tmp_path, monkeypatch, capsys):
+    """They are listed and counted, no limit touches them, and those that a process uses outlive ``clear``."""
+    root = tmp_path / "cache"
+    package = root / "package" / "ascend910b"
+    package.parent.mkdir(parents=True)
+    out.rename(package)
+    sweep.mark(root)
+    (package.parent / "mine").mkdir()
+    monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(root))
+
+    def cache(*args):
+        assert main(["cache", *args]) == 0
+        return capsys.readouterr().out
+
+    assert "package for ascend910b: 3 ops, ok, " in cache()
+    cache("prune", "--limit", "1", "--older", "0")
+    assert isinstance(activate(environ, Options(cache_dir=str(root))), ActivePackage)
+    assert "1 entries are used by running processes and stay" in cache("clear", "--yes") and package.is_dir()
+    (package / "vendors" / "torchair_autofuse" / "version.info").unlink()
+    assert "package for ascend910b: version.info: does not name the CANN" in cache()
+    shutil.rmtree(package / "vendors")
+    assert "package for ascend910b: not built yet, " in cache()
+    lease.release()
+    assert "freed " in cache("clear", "--yes")
+    assert [p.relative_to(root).as_posix() for p in root.rglob("*") if not p.is_file()] == ["package", "package/mine"]
 
 
 def test_package_that_is_on_the_path(package, environ, tmp_path):

@@ -13,15 +13,15 @@ _guard = threading.Lock()
 def add(root: Path, size: int) -> None:
     """Counts ``size`` bytes that were written under the cache ``root``."""
     with _guard:
-        _added[root] += size
+        _added[root.absolute()] += size
 
 
 def added(root: Path) -> int:
     """Bytes since the last ``reset``."""
     with _guard:
-        return _added[root]
+        return _added[root.absolute()]
 
 
 def reset(root: Path) -> None:
     with _guard:
-        _added[root] = 0
+        _added[root.absolute()] = 0

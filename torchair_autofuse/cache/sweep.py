@@ -17,13 +17,15 @@ from torchair_autofuse.cache.lease import held
 from torchair_autofuse.cache.locks import locked
 from torchair_autofuse.cache.safety import work_folder
 
-OPS, VARIANTS, TWIN, JIT = "ops", "variants", "twin", "jit"
+OPS, VARIANTS, TWIN, JIT, PACKAGE = "ops", "variants", "twin", "jit", "package"
+FOLDERS = (OPS, VARIANTS)  # artefact folders
 BUILT = (TWIN, JIT)  # files that were compiled
-PARTS = (OPS, VARIANTS, TWIN, JIT, LEASES)
+PARTS = (OPS, VARIANTS, TWIN, JIT, PACKAGE, LEASES)
 """The folders of a cache."""
 _MANY = ("kernels", "op_host")  # of the twin's folders, those with many files
 _DEVICE = ("k/*/*.o", "rt-*/*.so")  # in a folder of the JIT route: device binaries, its runtime
 _TARGETS = {"runtime": "libtwin_rt.so", "pch": "kernel_operator.h.gch"}  # each in a folder of its own
+_PACKAGE_HAS = ("project", "vendors")
 TAG = "CACHEDIR.TAG"
 TAG_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
 # The cache of torchair_autofuse: python -m torchair_autofuse cache
@@ -55,6 +57,11 @@ def op_lease(op_type: str) -> str:
     return f"{OPS}/{op_type}"
 
 
+def package_lock(out: Path) -> Path:
+    """The lock of a package, wherever its folder is."""
+    return out / ".lock"
+
+
 def mark(root: Path) -> None:
     """Says in the folder itself that it is a cache of ours, in a form that backup programs know."""
     with suppress(OSError), open(root / TAG, "x", encoding="ascii") as file:
@@ -73,11 +80,11 @@ def is_ours(root: Path) -> bool:
 
 def units(root: Path) -> list[Unit]:
     """All entries of a cache, in a stable order. Folders that are links are not entered: they lead out of it."""
-    return [*_folders(root), *_files(root)]
+    return [*_folders(root), *_files(root), *_packages(root)]
 
 
 def _folders(root: Path) -> Iterator[Unit]:
-    for kind in (OPS, VARIANTS):
+    for kind in FOLDERS:
         for path in _listed(root / kind):
             if path.name.startswith("Autofuse") and path.is_dir() and not path.is_symlink():
                 op_type = path.name.split("@")[0]
@@ -99,6 +106,15 @@ def _files(root: Path) -> Iterator[Unit]:
         for pattern in _DEVICE:
             for path in sorted(place.glob(pattern)):
                 yield _file(root, path)
+
+
+def _packages(root: Path) -> Iterator[Unit]:
+    """With their projects and builds."""
+    for path in _listed(root / PACKAGE):
+        made = any((path / name).is_dir() for name in _PACKAGE_HAS)
+        if made and not path.is_symlink() and not path.name.startswith("."):
+            size = sum(_size(p) for p in path.rglob("*"))
+            yield Unit(PACKAGE, f"{PACKAGE}/{path.name}", path, package_lock(path), size, _used(path))
 
 
 def _file(root: Path, path: Path) -> Unit:
@@ -151,14 +167,14 @@ def _remove_empty(folder: Path) -> None:
 def _still_needed(root: Path, unit: Unit) -> bool:
     """Whether a lock has another entry: an op's is that of its variants too."""
     op_type = unit.path.name.split("@")[0]
-    return unit.kind not in BUILT and ((root / OPS / op_type).exists() or any((root / VARIANTS).glob(f"{op_type}@*")))
+    return unit.kind in FOLDERS and ((root / OPS / op_type).exists() or any((root / VARIANTS).glob(f"{op_type}@*")))
 
 
 def remove_leftovers(root: Path) -> int:
     """Deletes what dead processes left: folders of work, records and locks of nothing, leases. Returns the bytes."""
     freed = 0
     held(root)
-    for kind in (OPS, VARIANTS):
+    for kind in FOLDERS:
         for path in _listed(root / kind):
             if path.name.startswith(".Autofuse") and "-" in path.name and path.is_dir():
                 op_type = path.name[1:].rpartition("-")[0].split("@")[0]
@@ -173,6 +189,9 @@ def remove_leftovers(root: Path) -> int:
             with locked(_file(root, folder / name).lock, wait=False) as ours:
                 if ours and not (folder / name).exists():
                     _remove_empty(folder)
+    for path in _listed(root / PACKAGE):
+        if path.name.startswith("."):  # was being deleted: its lock went with it
+            freed += _remove_work(path, None)
     for kind in BUILT:
         for lock in _listed(root / kind / built.LOCKS):
             _remove_lock(lock, root / kind / lock.name.removesuffix(".lock").replace("+", "/"))
@@ -225,9 +244,10 @@ def _remove_lock(lock: Path, target: Path) -> None:
 def trim(root: Path, limit: int, of: Iterable[Unit] | None = None) -> list[Unit]:
     """Deletes the entries that were not used for longest until the cache has at most ``limit`` bytes.
 
-    Returns those deleted. What live processes use stays, so that the cache may remain larger.
+    Returns those deleted. What live processes use stays, so that the cache may remain larger. Packages, which the user
+    asked for, neither count nor go.
     """
-    found = list(units(root) if of is None else of)
+    found = [u for u in (units(root) if of is None else of) if u.kind != PACKAGE]
     total = sum(u.size for u in found)
     gone: list[Unit] = []
     for unit in sorted(found, key=lambda u: (u.used, u.name)):

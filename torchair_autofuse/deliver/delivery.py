@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchair_autofuse.cache import sweep
 from torchair_autofuse.deliver.cann import find_cann
 from torchair_autofuse.deliver.route import Route, choose
 from torchair_autofuse.messages import Reason
@@ -47,7 +48,10 @@ class Delivery:
         return self.missing(ops)
 
     def missing(self, ops: Sequence[Any]) -> Mapping[str, Reason]:
-        """Of definitions whose folders are in the cache: those that there is no kernel of, and why."""
+        """Of definitions whose folders are in the cache: those that there is no kernel of, and why.
+
+        Keeps the cache within its limit afterwards.
+        """
         root = Path(self.options.cache_root())
         if self.route.name == "host":
             from torchair_autofuse.host import kernels
@@ -55,11 +59,14 @@ class Delivery:
             kernels.prepare([op.op_type for op in ops], root=root, options=self.options)
             return {}
         if self.route.name == "package":
-            return self._not_in_package(ops)
-        from torchair_autofuse.deliver import jit
+            missing = self._not_in_package(ops)
+        else:
+            from torchair_autofuse.deliver import jit
 
-        assert self.route.cann is not None
-        return jit.unavailable(ops, self.options, self.route.cann, dynamic=self.dynamic)
+            assert self.route.cann is not None
+            missing = jit.unavailable(ops, self.options, self.route.cann, dynamic=self.dynamic)
+        sweep.keep_within(root, self.options.cache_limit)
+        return missing
 
     def _not_in_package(self, ops: Sequence[Any]) -> Mapping[str, Reason]:
         from torchair_autofuse.deliver.package.activate import ActivePackage, record

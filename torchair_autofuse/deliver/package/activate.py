@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchair_autofuse.cache.lease import hold
+from torchair_autofuse.cache.locks import locked
+from torchair_autofuse.cache.sweep import PACKAGE, package_lock
 from torchair_autofuse.deliver.cann import find_cann
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
 from torchair_autofuse.deliver.package.names import (
@@ -93,6 +96,8 @@ def activate(environ: MutableMapping[str, str], options: Options) -> ActivePacka
     if place is None:
         return None
     out, folder = place
+    if out == default_out(options.cache_root(), target.addconfig):
+        _hold(Path(options.cache_root()), out)
     rebuild = build_command(target.addconfig, out, _definitions(options))
     if not folder.exists():
         return Reason("AF502", f"{folder}: there is no package yet; build it with '{rebuild}' and start anew")
@@ -143,6 +148,15 @@ def _find(options: Options, target: Chip, entries: Sequence[str]) -> tuple[Path,
             return Path(entry).parent.parent, Path(entry)
     out = _out(options, target.addconfig)
     return (out, package_folder(out)) if package_folder(out).exists() else None
+
+
+def _hold(root: Path, out: Path) -> None:
+    """Keeps ``cache clear`` from a package in the cache as long as this process lives; to be called before it is read.
+
+    A build, which puts a package in its place in one step, may have the lock for long: it is not waited for.
+    """
+    with locked(package_lock(out), shared=True, wait=False):
+        hold(root, f"{PACKAGE}/{out.name}")
 
 
 def _out(options: Options, unit: str) -> Path:

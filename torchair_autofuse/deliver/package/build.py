@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from torchair_autofuse.cache.locks import locked
+from torchair_autofuse.cache.sweep import package_lock
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
 from torchair_autofuse.deliver.package.names import (
@@ -62,7 +62,8 @@ def write_project(ops: Sequence[Any], targets: Targets, out: Path) -> Path:
     cannot be written to.
     """
     files = project(ops, targets)
-    with _locked(_made(out)):
+    out = _made(out)
+    with _locked(out):
         return _write_project(out, files)
 
 
@@ -115,16 +116,14 @@ def _made(out: Path) -> Path:
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    lock = FileLock(str(out / ".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        print(f"another build is at work in {out}: waiting for it", file=sys.stderr, flush=True)
-        lock.acquire()
-    try:
+    with locked(package_lock(out), wait=False) as ours:
+        if ours:
+            yield
+            return
+    print(f"another build is at work in {out}: waiting for it", file=sys.stderr, flush=True)
+    with locked(package_lock(out)):
+        out.mkdir(mode=_MODE, parents=True, exist_ok=True)  # the other may have been one that cleared the cache
         yield
-    finally:
-        lock.release()
 
 
 def _write_project(out: Path, files: Mapping[str, bytes]) -> Path:

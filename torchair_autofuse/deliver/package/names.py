@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchair_autofuse.cache.sweep import PACKAGE
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.soc.chip import Chip, chip, soc_names
 
@@ -67,7 +68,7 @@ def package_folder(out: Path) -> Path:
 
 def default_out(cache_root: str | Path, unit: str) -> Path:
     """The ``--out`` that is looked into when none is named."""
-    return Path(cache_root) / "package" / unit
+    return Path(cache_root) / PACKAGE / unit
 
 
 def ops_info(unit: str) -> str:
