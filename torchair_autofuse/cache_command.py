@@ -70,7 +70,7 @@ def _list(root: Path, limit: int) -> int:
 
     found = sweep.units(root)
     ops = [u for u in found if u.kind in sweep.FOLDERS]
-    console = Console(width=max(120, Console().width))
+    console = Console(width=max(120, Console().width), highlight=False, markup=False, emoji=False)
     table = Table("op", "SoC", "template", "size", "last used", "nodes", "state")
     for column in table.columns:
         column.no_wrap = column.header not in ("template", "nodes")
@@ -83,17 +83,17 @@ def _list(root: Path, limit: int) -> int:
     if ops:
         console.print(table)
     for line in damaged:
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        console.print(line, soft_wrap=True)
     for label, group in _groups(found):
         counts = Counter(_built_state(root, u, full=False) for u in group)
         states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
-        console.print(f"{label}: {len(group)}, {size(sum(u.size for u in group))} ({states})", highlight=False)
+        console.print(f"{label}: {len(group)}, {size(sum(u.size for u in group))} ({states})")
     for unit in (u for u in found if u.kind == sweep.PACKAGE):
         text = f"package for {unit.path.name}: {_package_state(unit)}, {size(unit.size)}"
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        console.print(text, soft_wrap=True)
     total = sum(u.size for u in found)
     most = size(limit) if limit else "none"
-    console.print(f"{root}: {len(ops)} ops, {size(total)} in all, limit {most}", soft_wrap=True, highlight=False)
+    console.print(f"{root}: {len(ops)} ops, {size(total)} in all, limit {most}", soft_wrap=True)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from torchair_autofuse.codegen.kernel import KernelText, generate, node_line
 from torchair_autofuse.ge.graph import Graph
@@ -14,24 +13,14 @@ from torchair_autofuse.lower.domain import Domain
 from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.opdef.build import GeneratedOp
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.schedule.choose import schedule
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import Chip
 
-
-@dataclass(frozen=True)
-class GeneratedOp:
-    """One fused op, from its GE nodes to its kernel text."""
-
-    lowered: Lowered
-    schedule: Schedule
-    text: KernelText
-
-    @property
-    def op_type(self) -> str:
-        return self.lowered.op_type
+__all__ = ["GeneratedOp", "OpMaker", "kernel_hints", "lower_group"]
 
 
 class OpMaker:

@@ -337,7 +337,9 @@ def test_doctor_says_what_to_do(
     assert what in capsys.readouterr().out
 
 
-def test_doctor_knows_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_knows_what_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def version(name: str) -> str:
         if name == "torch_npu":
             raise importlib.metadata.PackageNotFoundError(name)
@@ -347,6 +349,10 @@ def test_doctor_knows_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> 
     found = {f.what: f for f in doctor.findings()}
     assert found["torch_npu"].state == "missing" and "[host]" in found["torch_npu"].advice
     assert found["torch"].state == "note" and "2.13.0" in found["torch"].advice
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["doctor"]) == 1
+    rows = [line for line in capsys.readouterr().out.splitlines() if "torch_npu" in line and "│" in line]
+    assert "pip install 'torchair_autofuse[host]'" in rows[0]  # what is in brackets is no markup
 
 
 def test_a_reader_that_has_seen_enough(tmp_path: Path, graph: bytes) -> None:

@@ -168,6 +168,7 @@ def _break(plugin: Any, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import torchair._ge_concrete_graph.fx2ge_converter as converter
 
     from torchair_autofuse import generated, pipeline
+    from torchair_autofuse.plugin import context as plugin_context
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise KeyError("planted")
@@ -180,7 +181,7 @@ def _break(plugin: Any, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kernels, "build_many", fail)
         kernels.clear()
     elif where == "context":
-        monkeypatch.setattr(plugin.rewrite, "fusion_context", fail)
+        monkeypatch.setattr(plugin_context, "fusion_context", fail)
     elif where == "listener":
         plugin.on_fused(fail)
     else:

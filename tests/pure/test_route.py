@@ -33,14 +33,18 @@ def test_version(tmp_path: Path, line: str, version: tuple[int, int, int], text:
     assert (found.home, found.version, found.text) == (tmp_path, version, text)
 
 
-def test_tools_are_looked_up_in_the_folders_of_programs(tmp_path: Path) -> None:
+def test_tools_of_cann_come_before_those_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other" / "bisheng"
+    other.parent.mkdir()
+    other.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(other.parent))
     (tmp_path / "version.info").write_text("Version=9.1.0\n")
     program = tmp_path / "compiler" / "ccec_compiler" / "bin" / "bisheng"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     found = find_cann({"ASCEND_TOOLKIT_HOME": str(tmp_path)})
     assert isinstance(found, Cann)
-    assert found.tool("bisheng") is None, "it may not be executed"
+    assert found.tool("bisheng") == other, "that of CANN may not be executed"
     program.chmod(0o755)
     assert found.tool("bisheng") == program
     assert found.tool("ld.lld") is None

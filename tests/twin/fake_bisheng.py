@@ -14,9 +14,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from torchair_autofuse.twin.build import BuildJob, build_job
-from torchair_autofuse.twin.errors import KernelBuildError
-
 # What bisheng knows and the twin does not, then an entry that unpacks the arguments of the real one.
 MAIN = """\
 #include "kernel_operator.h"
@@ -48,6 +45,9 @@ def main(argv: list[str]) -> int:
         assert argv[1:4] == ["-O", "binary", "--only-section=.aicore_binary"], argv
         shutil.copyfile(argv[4], argv[5])
         return 0
+    from torchair_autofuse.twin.build import BuildJob, build_job
+    from torchair_autofuse.twin.errors import KernelBuildError
+
     flags = argv[1:]
     assert flags[:4] == ["-c", "kernel.asc", "-o", "kernel.host.o"] and f"-I{Path.cwd()}" in flags, argv
     arch = int(next(f for f in flags if f.startswith("--npu-arch=dav-")).rpartition("-")[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,14 +34,16 @@ class Cann:
         return self.home / "set_env.sh"
 
     def tool(self, name: str) -> Path | None:
-        """A program of CANN, such as ``bisheng``: the first that is found in its folders for programs."""
+        """A program such as ``bisheng``: the first in CANN's folders for programs, else the one on the path."""
         folders = (
             "bin",
             "compiler/ccec_compiler/bin",
             f"{self.machine}-linux/ccec_compiler/bin",
             "tools/bisheng_compiler/bin",
         )
-        return next((p for p in (self.home / f / name for f in folders) if os.access(p, os.X_OK)), None)
+        own = (self.home / f / name for f in folders)
+        found = next((p for p in own if os.access(p, os.X_OK)), None) or shutil.which(name)
+        return None if found is None else Path(found)
 
 
 def find_cann(environ: Mapping[str, str] | None = None) -> Cann | Reason:

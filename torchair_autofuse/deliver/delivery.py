@@ -16,7 +16,7 @@ from torchair_autofuse.soc.chip import chip
 
 if TYPE_CHECKING:
     from torchair_autofuse.deliver.package.activate import ActivePackage
-    from torchair_autofuse.generated import GeneratedOp
+    from torchair_autofuse.opdef.build import GeneratedOp
 
 
 @dataclass(frozen=True)

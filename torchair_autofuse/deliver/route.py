@@ -9,7 +9,6 @@ from torchair_autofuse.messages import Reason
 
 PACKAGE_SINCE = (8, 5, 0)  # npu_op_* functions of CMake
 JIT_SINCE = (9, 1, 0)  # GE looks for custom ops again before each compile
-ARGS_UPDATER_SINCE = (9, 2, 0)
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,11 @@ def main(options: argparse.Namespace) -> int:
     found = list(findings())
     for f in found:
         table.add_row(f.what, f.state, f.text, f.advice)
-    console = Console(width=max(100, Console().width))
+    console = Console(width=max(100, Console().width), highlight=False, markup=False, emoji=False)
     console.print(table)
     for f in found:
         if len(f.advice) > 20:  # a cell of the table may break it
-            console.print(f"{f.what}: {f.advice}", soft_wrap=True, markup=False, highlight=False)
+            console.print(f"{f.what}: {f.advice}", soft_wrap=True)
     return 1 if any(f.state == "missing" for f in found) else 0
 
 

@@ -27,7 +27,7 @@ def delivery(options: Options) -> Iterator[Finding]:
         yield Finding("CANN", state, cann.text, advice)
     else:
         yield Finding("CANN", "ok", f"{cann.text} for {cann.machine} in {cann.home}")
-        yield _tool("bisheng", cann.tool("bisheng") or shutil.which("bisheng"), f"source {cann.set_env}")
+        yield _tool("bisheng", cann.tool("bisheng"), f"source {cann.set_env}")
         yield _tool("cmake", shutil.which("cmake"), "pip install cmake")
     package: ActivePackage | Reason | None = None
     if on_device:

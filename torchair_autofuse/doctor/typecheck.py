@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchair_autofuse.deliver.cann import Cann, find_cann
+from torchair_autofuse.deliver.jit.command import BuildFailed, run
 from torchair_autofuse.deliver.jit.device import DeviceKernel, device_kernel
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import artefact
 from torchair_autofuse.opdef.errors import ArtefactError, OpDefError
 from torchair_autofuse.options import read_options
 from torchair_autofuse.probe.samples import sample_ops
-
-_LINES = 4  # of what a compiler says about one kernel
-_TIMEOUT = 300  # seconds; a kernel takes a few
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def typecheck(includes: Sequence[Path], program: str, flags: Sequence[str]) -> i
 
 def _compiler(program: str, flags: Sequence[str]) -> _Compiler | None:
     cann = find_cann()
-    own = (cann.tool("bisheng") if isinstance(cann, Cann) else None) or shutil.which("bisheng")
+    own = cann.tool("bisheng") if isinstance(cann, Cann) else shutil.which("bisheng")
     path = shutil.which(program) if program else own or shutil.which(os.environ.get("CXX", "g++"))
     return None if path is None else _Compiler(str(path), "bisheng" in Path(path).name, tuple(flags))
 
@@ -93,15 +90,10 @@ def _check(compiler: _Compiler, kernel: DeviceKernel) -> str:
         for name, text in kernel.files.items():
             Path(work, name).write_text(text, encoding="utf-8")
         try:
-            run = subprocess.run(
-                compiler.command(kernel), cwd=work, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
-            )
-        except (OSError, subprocess.SubprocessError) as error:
+            run([compiler.command(kernel)], Path(work), Path(work, "log"))
+        except BuildFailed as error:
             return str(error)
-    if run.returncode == 0:
-        return ""
-    lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
-    return "; ".join([line for line in lines if "error" in line.lower()][:_LINES] or lines[:_LINES]) or "refused"
+    return ""
 
 
 def _fail(text: str) -> int:

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchair_autofuse.opdef import registry
-from torchair_autofuse.opdef.build import build
+from torchair_autofuse.opdef.build import GeneratedOp, build
 from torchair_autofuse.opdef.files import SOURCES
 from torchair_autofuse.opdef.regenerate import artefact_files
 from torchair_autofuse.opdef.registry import Stored, is_current
 from torchair_autofuse.soc.chip import Chip
-
-if TYPE_CHECKING:
-    from torchair_autofuse.generated import GeneratedOp
 
 __all__ = ["SOURCES", "Stored", "is_current", "read", "repaired", "write"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchair_autofuse.codegen.assembled import Assembled
 from torchair_autofuse.codegen.kernel import KernelText
@@ -12,7 +13,7 @@ from torchair_autofuse.codegen.names import Names
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Kernel
 from torchair_autofuse.loop.printer import to_text
-from torchair_autofuse.lower.finish import content_digest
+from torchair_autofuse.lower.finish import Lowered, content_digest
 from torchair_autofuse.opdef.files import sha256, texts
 from torchair_autofuse.opdef.generator import generator_digest
 from torchair_autofuse.opdef.provenance import fill
@@ -21,15 +22,25 @@ from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.schedule.tiling import to_cpp
 from torchair_autofuse.soc.chip import Chip
 
-if TYPE_CHECKING:
-    from torchair_autofuse.generated import GeneratedOp
-
 ACCUMULATE, ROUNDING = "f32", "rint"
 """The only ways in which generated kernels sum and round."""
 F32_RTOL = 1e-5
 """f32 outputs of a kernel differ from the interpreter's by at most this times the largest finite magnitude."""
 HALF_ULPS = 1
 """f16 and bf16 outputs differ by at most so many units in the last place (or by the f32 limit, if that is more)."""
+
+
+@dataclass(frozen=True)
+class GeneratedOp:
+    """One fused op, from its GE nodes to its kernel text."""
+
+    lowered: Lowered
+    schedule: Schedule
+    text: KernelText
+
+    @property
+    def op_type(self) -> str:
+        return self.lowered.op_type
 
 
 def build(

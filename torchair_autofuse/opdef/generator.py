@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 
 from torchair_autofuse.codegen.templates import resource
+from torchair_autofuse.digests import files_digest
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = ("codegen", "loop", "lower", "opdef", "schedule", "soc")
@@ -20,9 +20,4 @@ def generator_digest() -> str:
     templates = resource("op_templates")
     files += [(f"op_templates/{p.relative_to(templates).as_posix()}", p) for p in templates.rglob("*.j2")]
     files.append(("proto", resource("proto") / "fused_op.desc"))
-    digest = hashlib.sha256()
-    for name, path in sorted(files):
-        data = path.read_bytes()
-        digest.update(f"{name}\0{len(data)}\0".encode())
-        digest.update(data)
-    return digest.hexdigest()[:24]
+    return files_digest(files)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import text_format
 
 from torchair_autofuse.codegen.kernel import node_line
+from torchair_autofuse.ge.graph import Node
 from torchair_autofuse.loop.ir import Kernel, Nest, Store, Value
 from torchair_autofuse.opdef.errors import OpDefError
-
-if TYPE_CHECKING:
-    from torchair_autofuse.ge.graph import Node
 
 
 def fill(op: Any, kernel: Kernel, nodes: Iterable[Node], messages: Mapping[str, Any]) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
+from torchair_autofuse.pipeline import FusionContext
 
 
-def fusion_context(concrete: Any) -> Any:
-    """The symbolic dims, values and aliases of a GeConcreteGraph after its own passes, as a FusionContext."""
-    from torchair_autofuse.pipeline import FusionContext
-
+def fusion_context(concrete: Any) -> FusionContext:
+    """The symbolic dims, values and aliases of a GeConcreteGraph after its own passes."""
     shapes: dict[int, tuple[Expr, ...]] = {}
     values: dict[int, Expr] = {}
     hints: dict[str, int] = {}

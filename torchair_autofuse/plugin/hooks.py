@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from torchair_autofuse.host import loader
@@ -32,6 +33,7 @@ def _patch() -> None:
     try:
         import torchair._ge_concrete_graph.fx2ge_converter as converter
         import torchair.npu_fx_compiler as compiler
+        from torchair.core import _backend
         from torchair.inference import _cache_compiler
     except ImportError as error:
         problem = str(error)
@@ -40,19 +42,21 @@ def _patch() -> None:
     if problem:
         warn(Reason("AF302", f"{problem}; fusion stays off. Is this torch_npu newer than this plugin?"))
         return
-    _wrap_optimize(converter)
-    _wrap_run(converter)
-    _wrap_compiler(compiler)
-    _wrap_cache_key(_cache_compiler)
-    _wrap_load(converter.GeGraph)
-    _wrap_start(converter)
+    _wrap(converter.GeConcreteGraph, "optimize_graph_without_runtime", _optimize(converter))
+    _wrap(converter.GeConcreteGraph, "__call__", _run)
+    _wrap(compiler._NpuFxCompiler, "_gen_compiled_gm", _compile(compiler))
+    _wrap(_cache_compiler, "_get_str_options", _cache_key)
+    _wrap(converter.GeGraph, "load", _load)
+    _wrap(converter, "initialize_graph_engine", _start)
+    # Code that TorchAir saved looks the function up where it is defined.
+    _backend.initialize_graph_engine = converter.initialize_graph_engine
 
 
 def _patch_npugraph_ex() -> None:
     """That backend builds no GE graph: whoever uses it with fusion on is told so."""
     compiler = sys.modules[_NPUGRAPH_EX]
     if callable(getattr(getattr(compiler, "_NpuFxCompiler", None), "_gen_compiled_gm", None)):
-        _wrap_compiler(compiler)
+        _wrap(compiler._NpuFxCompiler, "_gen_compiled_gm", _compile(compiler))
     else:
         warn(Reason("AF302", f"{_NPUGRAPH_EX}._NpuFxCompiler._gen_compiled_gm is gone; that backend fuses nothing"))
 
@@ -81,112 +85,91 @@ def _drift(converter: Any, compiler: Any, cache_compiler: Any) -> str:
     return ""
 
 
-def _wrap_optimize(converter: Any) -> None:
-    original = converter.GeConcreteGraph.optimize_graph_without_runtime
-    if getattr(original, "_autofuse", False):
-        return
+def _wrap(owner: Any, name: str, wrapper_of: Callable[[Any], Any]) -> None:
+    """Puts ``wrapper_of(original)`` in the place of ``owner.name``, once."""
+    original = getattr(owner, name)
+    if not getattr(original, "_autofuse", False):
+        wrapper: Any = functools.wraps(original)(wrapper_of(original))
+        wrapper._autofuse = True
+        setattr(owner, name, wrapper)
+
+
+def _optimize(converter: Any) -> Callable[[Any], Any]:
     options_of, rewrite_it, tell = untraced(active_options), untraced(rewrite), untraced(warn_of)
 
-    @functools.wraps(original)
-    def optimize_graph_without_runtime(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        options = options_of()
-        if options.enabled:
-            self._autofuse = True
-            rewrite_it(self, converter, options)
-        elif options.warnings:  # a misspelt switch leaves fusion off
-            tell(options)
-        return result
+    def wrapper_of(original: Any) -> Any:
+        def optimize_graph_without_runtime(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            options = options_of()
+            if options.enabled:
+                self._autofuse = True
+                rewrite_it(self, converter, options)
+            elif options.warnings:  # a misspelt switch leaves fusion off
+                tell(options)
+            return result
 
-    optimize_graph_without_runtime._autofuse = True  # type: ignore[attr-defined]
-    converter.GeConcreteGraph.optimize_graph_without_runtime = optimize_graph_without_runtime
+        return optimize_graph_without_runtime
+
+    return wrapper_of
 
 
-def _wrap_run(converter: Any) -> None:
+def _run(original: Any) -> Any:
     """Hides the run of a graph compiled with fusion on: what TorchAir does to its inputs would become graphs too."""
-    original = converter.GeConcreteGraph.__call__
-    if getattr(original, "_autofuse", False):
-        return
     run = untraced(original)
 
-    @functools.wraps(original)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         return (run if hasattr(self, "_autofuse") else original)(self, *args, **kwargs)
 
-    __call__._autofuse = True  # type: ignore[attr-defined]
-    converter.GeConcreteGraph.__call__ = __call__
+    return __call__
 
 
-def _wrap_compiler(compiler: Any) -> None:
-    original = compiler._NpuFxCompiler._gen_compiled_gm
-    if getattr(original, "_autofuse", False):
-        return
+def _compile(compiler: Any) -> Callable[[Any], Any]:
     options_of = untraced(active_options)
 
-    @untraced
-    def compile_with_fusion(self: Any, *args: Any, **kwargs: Any) -> Any:
-        config = getattr(self, "config", None)
-        mode = getattr(getattr(config, "mode", None), "value", "max-autotune")
-        if compiler.__name__ == _NPUGRAPH_EX:
-            mode = "npugraph_ex"
-        if mode != "max-autotune":
-            warn(Reason("AF303", f"mode {mode!r} builds no GE graph: nothing is fused; use the default mode"))
-        return original(self, *args, **kwargs)
+    def wrapper_of(original: Any) -> Any:
+        @untraced
+        def compile_with_fusion(self: Any, *args: Any, **kwargs: Any) -> Any:
+            config = getattr(self, "config", None)
+            mode = getattr(getattr(config, "mode", None), "value", "max-autotune")
+            if compiler.__name__ == _NPUGRAPH_EX:
+                mode = "npugraph_ex"
+            if mode != "max-autotune":
+                warn(Reason("AF303", f"mode {mode!r} builds no GE graph: nothing is fused; use the default mode"))
+            return original(self, *args, **kwargs)
 
-    @functools.wraps(original)
-    def _gen_compiled_gm(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return (compile_with_fusion if options_of().enabled else original)(self, *args, **kwargs)
+        def _gen_compiled_gm(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return (compile_with_fusion if options_of().enabled else original)(self, *args, **kwargs)
 
-    _gen_compiled_gm._autofuse = True  # type: ignore[attr-defined]
-    compiler._NpuFxCompiler._gen_compiled_gm = _gen_compiled_gm
+        return _gen_compiled_gm
+
+    return wrapper_of
 
 
-def _wrap_cache_key(cache_compiler: Any) -> None:
-    original = cache_compiler._get_str_options
-    if getattr(original, "_autofuse", False):
-        return
-
-    @functools.wraps(original)
+def _cache_key(original: Any) -> Any:
     def _get_str_options(options: Any, *args: Any, **kwargs: Any) -> Any:
         text = original(options, *args, **kwargs)
         active = active_options()
-        if not active.enabled:
-            return text
-        return f"{text}|torchair_autofuse={saved_key(active)}"
+        return f"{text}|torchair_autofuse={saved_key(active)}" if active.enabled else text
 
-    _get_str_options._autofuse = True  # type: ignore[attr-defined]
-    cache_compiler._get_str_options = _get_str_options
+    return _get_str_options
 
 
-def _wrap_load(graph_class: Any) -> None:
-    original = graph_class.load
-    if getattr(original, "_autofuse", False):
-        return
+def _load(original: Any) -> Any:
     prepare = untraced(before_load)
 
-    @functools.wraps(original)
     def load(self: Any, *args: Any, **kwargs: Any) -> Any:
         prepare(self)
         return original(self, *args, **kwargs)
 
-    load._autofuse = True  # type: ignore[attr-defined]
-    graph_class.load = load
+    return load
 
 
-def _wrap_start(converter: Any) -> None:
-    """GE reads its op packages when TorchAir initialises it. Code that TorchAir saved looks the function up where it is
-    defined."""
-    from torchair.core import _backend
-
-    original = converter.initialize_graph_engine
-    if getattr(original, "_autofuse", False):
-        return
+def _start(original: Any) -> Any:
+    """GE reads its op packages when TorchAir initialises it."""
     prepare = untraced(start)
 
-    @functools.wraps(original)
     def initialize_graph_engine(*args: Any, **kwargs: Any) -> Any:
         prepare()
         return original(*args, **kwargs)
 
-    initialize_graph_engine._autofuse = True  # type: ignore[attr-defined]
-    converter.initialize_graph_engine = _backend.initialize_graph_engine = initialize_graph_engine
+    return initialize_graph_engine

@@ -8,7 +8,6 @@ from typing import Any
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plugin import device
-from torchair_autofuse.plugin.context import fusion_context
 from torchair_autofuse.plugin.state import add_report, notify, warn, warn_of
 from torchair_autofuse.report import FusionReport, Refusal
 
@@ -45,6 +44,7 @@ def _restore(graph: Any, snapshot: bytes) -> None:
 
 def _fuse(concrete: Any, converter: Any, options: Options, snapshot: bytes) -> None:
     from torchair_autofuse.pipeline import fuse
+    from torchair_autofuse.plugin.context import fusion_context
 
     context = fusion_context(concrete)
     deliver = None if options.run_unfused else device.deliver(options, dynamic=context.dynamic)

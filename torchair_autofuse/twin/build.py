@@ -18,6 +18,7 @@ import platformdirs
 
 from torchair_autofuse import progress
 from torchair_autofuse.cache.built import Store
+from torchair_autofuse.digests import digest
 
 from .errors import KernelBuildError
 from .toolchain import (
@@ -27,7 +28,6 @@ from .toolchain import (
     RUNTIME,
     RUNTIME_FLAGS,
     Toolchain,
-    digest,
     find_compiler,
     sources_key,
 )
@@ -165,7 +165,7 @@ def precompiled_header(toolchain: Toolchain, kept: Store, arch: int) -> Path | N
         command = [toolchain.compiler, *KERNEL_FLAGS, f"-D__NPU_ARCH__={arch}", f"-I{INCLUDE}"]
         command += ["-x", "c++-header", str(INCLUDE / "kernel_operator.h"), "-o", str(out)]
         with progress.note("building the twin, once"):
-            _run(command, work, "the twin's headers")
+            run_compiler(command, work, "the twin's headers")
         return out
 
     kept.once(f"pch/{folder.name}/kernel_operator.h.gch", compile_header)
@@ -191,13 +191,13 @@ def _compile_runtime(toolchain: Toolchain, work: Path) -> Path:
 
     def compile_one(source: Path) -> Path:
         out = work / f"{source.stem}.o"
-        _run([*flags, "-c", str(source), "-o", str(out)], work, f"the twin's {source.name}")
+        run_compiler([*flags, "-c", str(source), "-o", str(out)], work, f"the twin's {source.name}")
         return out
 
     with progress.note("building the twin, once"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compile_one, sorted(RUNTIME.glob("*.cpp"))))
     out = work / "libtwin_rt.so"
-    _run(
+    run_compiler(
         [*flags, "-shared", *map(str, objects), "-o", str(out), "-Wl,-soname,libtwin_rt.so", "-ldl"],
         work,
         "the runtime",
@@ -220,11 +220,12 @@ def _compile_kernel(job: BuildJob, toolchain: Toolchain, runtime: Path, header: 
     command += [f"-I{INCLUDE}", f"-I{work}", f"-fdebug-prefix-map={work}=.", f"-fdebug-prefix-map={INCLUDE}=twin"]
     up = os.path.relpath(runtime.parent, work.parent)
     command += ["-shared", str(wrapper), "-o", str(out), f"-L{runtime.parent}", "-ltwin_rt", f"-Wl,-rpath,$ORIGIN/{up}"]
-    _run(command, work, f"kernel {job.entry}")
+    run_compiler(command, work, f"kernel {job.entry}")
     return out
 
 
-def _run(command: list[str], work: Path, what: str) -> None:
+def run_compiler(command: list[str], work: Path, what: str) -> None:
+    """Runs a command in ``work``. Raises KernelBuildError for ``what`` with the compiler's first errors."""
     run = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace")
     if run.returncode != 0:
         raise KernelBuildError(f"{what} did not build", _first_errors(run.stderr, work))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -23,12 +22,13 @@ import numpy.typing as npt
 
 from torchair_autofuse import dtypes
 from torchair_autofuse.cache.built import Store
+from torchair_autofuse.digests import digest, files_digest
 from torchair_autofuse.dtypes import DType
 from torchair_autofuse.soc.chip import Chip
 
-from .build import _run, store
+from .build import run_compiler, store
 from .errors import HostRuleError
-from .toolchain import HERE, Toolchain, digest, find_compiler
+from .toolchain import HERE, Toolchain, find_compiler
 
 CANN = HERE / "cann"
 FLAGS = ("-std=c++17", "-fPIC", "-pipe", "-O1", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
@@ -231,7 +231,7 @@ def _object(toolchain: Toolchain, kept: Store, files: Mapping[str, str], main: s
             (work / name).write_text(text)
         out = work / "out.o"
         command = [toolchain.compiler, *FLAGS, f"-I{CANN / 'include'}", f"-I{work}", "-c", str(work / main)]
-        _run([*command, "-o", str(out)], work, f"host code {main}")
+        run_compiler([*command, "-o", str(out)], work, f"host code {main}")
         return out
 
     return kept.once(name, compile_one)
@@ -239,16 +239,13 @@ def _object(toolchain: Toolchain, kept: Store, files: Mapping[str, str], main: s
 
 def _link(toolchain: Toolchain, objects: Sequence[Path], work: Path) -> Path:
     out = work / "op_host.so"
-    _run([toolchain.compiler, "-shared", *map(str, objects), "-o", str(out)], work, "the host code of the ops")
+    run_compiler([toolchain.compiler, "-shared", *map(str, objects), "-o", str(out)], work, "the host code of the ops")
     return out
 
 
 @functools.lru_cache(maxsize=1)
 def _headers_key() -> str:
-    sha = hashlib.sha256()
-    for path in sorted((CANN / "include").rglob("*.h")):
-        sha.update(str(path.relative_to(CANN)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()[:24]
+    return files_digest((p.relative_to(CANN).as_posix(), p) for p in (CANN / "include").rglob("*.h"))
 
 
 def _param(found: Mapping[str, Any]) -> HostParam:

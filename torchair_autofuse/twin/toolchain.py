@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import platform
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from torchair_autofuse.digests import digest, files_digest
 
 from .errors import NoCompiler
 
@@ -37,11 +38,6 @@ class Toolchain:
     def key(self) -> str:
         text = "\n".join((self.version, platform.machine(), *self.machine_flags, *KERNEL_FLAGS, *RUNTIME_FLAGS))
         return digest(text.encode())
-
-
-def digest(data: bytes) -> str:
-    """The first 24 hex digits of the SHA-256 of ``data``."""
-    return hashlib.sha256(data).hexdigest()[:24]
 
 
 def find_compiler() -> Toolchain:
@@ -86,7 +82,4 @@ def _machine_flags() -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1)
 def sources_key() -> str:
     """Digest of every header and runtime source of the twin."""
-    sha = hashlib.sha256()
-    for path in sorted([*INCLUDE.rglob("*.h"), *RUNTIME.glob("*")]):
-        sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()[:24]
+    return files_digest((p.relative_to(HERE).as_posix(), p) for p in (*INCLUDE.rglob("*.h"), *RUNTIME.glob("*")))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from torchair_autofuse.codegen.templates import render
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.jit.command import BuildFailed, run
 from torchair_autofuse.deliver.jit.folder import place, store
+from torchair_autofuse.digests import digest
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.definition import Definition
 from torchair_autofuse.opdef.errors import OpDefError
@@ -45,7 +44,7 @@ class DeviceKernel:
 
     def digest(self) -> str:
         parts = [str(self.npu_arch), *(f"{n}\0{self.files[n]}" for n in sorted(self.files))]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        return digest("\0".join(parts).encode())
 
 
 def device_kernel(op: Any, soc: str, text: KernelText | None = None) -> DeviceKernel | Reason:
@@ -124,7 +123,7 @@ def commands(cann: Cann, npu_arch: int, work: Path) -> list[list[str]]:
 
 
 def _tool(cann: Cann, name: str) -> str:
-    found = cann.tool(name) or shutil.which(name)
+    found = cann.tool(name)
     if found is None:
         raise BuildFailed(f"{name}: not in {cann.home} and not on the path; source {cann.set_env}")
     return str(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from torchair_autofuse.cache.built import Store
 from torchair_autofuse.codegen.templates import resource
 from torchair_autofuse.deliver.cann import Cann
+from torchair_autofuse.digests import files_digest
 
 CXX11_ABI = 0
 """``_GLIBCXX_USE_CXX11_ABI`` that GE is built with."""
@@ -28,8 +28,5 @@ def place(cann: Cann) -> str:
 
 @lru_cache(maxsize=1)
 def runtime_digest() -> str:
-    """16 hex digits over the sources of the runtime library."""
-    digest = hashlib.sha256()
-    for path in sorted((resource("op_templates") / "runtime").iterdir()):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    """24 hex digits over the sources of the runtime library."""
+    return files_digest((path.name, path) for path in (resource("op_templates") / "runtime").iterdir())
