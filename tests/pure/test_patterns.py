@@ -151,6 +151,15 @@ def test_views_broadcasts_and_float_casts_are_looked_through() -> None:
     assert nodes(b, 'Cast(Exp(x), dtype="f16") + y') == []
 
 
+def test_a_long_chain_of_views() -> None:
+    b = GraphBuilder()
+    x = b.op("Exp", b.data([4, 8]))
+    for i in range(1500):
+        x = b.op("Reshape", x, b.const([4, 8] if i % 2 else [32]))
+    b.output(b.op("Mul", x, b.data([4, 8]), name="product"))
+    assert nodes(b, "x * Exp(y)") == [("Exp_1", "product")]
+
+
 def test_other_casts_and_transposes_are_not() -> None:
     b = GraphBuilder()
     x, y = b.data([4, 8], I8), b.data([8, 4])

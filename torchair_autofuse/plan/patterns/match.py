@@ -245,7 +245,8 @@ class _Matcher:
 
     def _number(self, ref: TensorRef) -> float | None:
         if ref not in self._uniform:
-            value = uniform_value(self.graph, ref)
+            known = self.graph.info(ref).value is not None
+            value = uniform_value(self.graph, ref if known else self._base(ref))
             self._uniform[ref] = None if value is None else float(value)
         return self._uniform[ref]
 
