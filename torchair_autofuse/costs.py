@@ -77,7 +77,7 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
     read = [(r, p) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]
     whole = [tensor_bytes(r, graph, hints) for r, _ in read]
     written = _total(tensor_bytes(r, graph, hints) for r in lowered.outputs)
-    sizes = kernel_hints(made, graph, hints)
+    sizes = kernel_hints(lowered, graph, hints)
     tiling = scheduled.tiling(sizes, target.vector_cores, target.ub_bytes)
     passes = [_read_bytes(made, p, sizes, tiling) for _, p in read]
     # a size without a hint is unknown, whatever the kernel would do at the size that stands for it

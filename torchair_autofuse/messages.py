@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "AF221": "fusion fuel used up",
     "AF222": "computed on the host",
     "AF223": "bounds of a window not proved",
+    "AF224": "live memory would grow",
     "AF301": "fusion failed and was rolled back",
     "AF302": "TorchAir differs from what the plugin knows",
     "AF303": "mode without a GE graph",

@@ -28,9 +28,10 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef import build as define
 from torchair_autofuse.opdef.regenerate import node_attributes
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.greedy import plan
+from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.patterns import barred, find, name_ops, patterns
+from torchair_autofuse.plan.plan import Costs, plan
 from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip, chip
@@ -100,7 +101,8 @@ def fuse(
         named = find(graph, tuple(patterns().values()))
         off = barred(named, options.disabled_patterns)
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())), off)
-        planned = plan(graph, rules, options, context.hints, maker.refuses)
+        costs = Costs(NodeCosts(graph, context.hints, target), lambda group: maker.predict(group, context.hints))
+        planned = plan(graph, rules, options, context.hints, maker.refuses, costs)
     with clock("generate"):
         definitions = _Definitions(model, graph, target, context.hints)
         generated, ops = _generate(graph, planned.groups, maker, definitions)
@@ -148,8 +150,8 @@ def _without(groups: Sequence[Group], generated: Sequence[GeneratedOp], missing:
     """The groups of the other ops. They store what the nodes that now stay have to read."""
     gone = {n.name for made in generated if made.op_type in missing for n in made.lowered.nodes}
     left = [g for g in groups if not any(n.name in gone for n in g.nodes if n.name not in g.copies)]
-    copied = {name for g in groups if g not in left for name in g.copies}
-    return [replace(g, unstored=frozenset(ref for ref in g.unstored if ref.node not in copied)) for g in left]
+    copied = {name for g in groups if g not in left for name in g.all_copies}
+    return [g.storing(copied) for g in left]
 
 
 class _Definitions:
@@ -162,7 +164,7 @@ class _Definitions:
 
     def of(self, made: GeneratedOp) -> Any:
         if made.op_type not in self._made:
-            hints = kernel_hints(made, self.graph, self.hints)
+            hints = kernel_hints(made.lowered, self.graph, self.hints)
             self._made[made.op_type] = define(made, self.target, hints, self._nodes)
         return self._made[made.op_type]
 

@@ -26,8 +26,8 @@ from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse
-from torchair_autofuse.plan.greedy import Plan, plan
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.plan import Plan, plan
 from torchair_autofuse.plan.recompute import Group
 
 Array = npt.NDArray[Any]

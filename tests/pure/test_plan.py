@@ -26,9 +26,9 @@ from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context, pass_of
 from torchair_autofuse.plan.pieces import components, pieces, trim
+from torchair_autofuse.plan.plan import plan
 from torchair_autofuse.plan.recompute import Group
 
 

@@ -105,7 +105,7 @@ def test_a_generator_vanishes_into_its_readers() -> None:
         b.op("Exp", b.op("Add", x, zero, name="p"), name="q"), b.op("Sin", b.op("Mul", y, zero, name="r"), name="s")
     )
     result = fused(b)
-    assert result.report.kernels_before == 5 and result.report.kernels_after == 2
+    assert result.report.kernels_before == 5 and result.report.kernels_after == 1  # the readers run side by side
     types = [op.type for op in result.model_def.graph[0].op]
     assert "OnesLike" not in types
     for made in result.generated:

@@ -20,8 +20,8 @@ from plan_build import (
 )
 
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.plan.greedy import plan
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.plan import plan
 from torchair_autofuse.plan.siblings import NEAR
 
 

@@ -372,3 +372,38 @@ def test_rows_at_an_offset_that_is_no_multiple_of_them_are_refused():
 def test_too_many_parts_are_refused():
     made = scheduled(concat_text(["s0", 0], 1, [8] * 65))
     assert isinstance(made, Reason) and made.code == "AF213" and "65" in made.text, made
+
+
+# ---- side by side ---------------------------------------------------------------------------------------------------
+
+APART = """
+kernel unlike(in x: f32[s0, 40], in z: f16[1000], in c: f32[], in w: bf16[8, s1],
+  out y: f32[s0], out u: f16[1000], out d: f32[], out v: bf16[8, s1], out m: f32[1000]) where s0 = x.0, s1 = w.1
+nest n0 [a0: s0, a1: 40]
+  v0: f32 = load x[40*a0 + a1]
+  t: f32 = reduce sum(v0) over (a1)
+  store y[a0] = t
+nest n1 [a0: 1000]
+  v0: f16 = load z[a0]
+  v1: f32 = cast(v0, rint)
+  v2: f32 = exp(v1)
+  v3: f16 = cast(v2, rint)
+  store u[a0] = v3
+  store m[a0] = v2
+nest n2 []
+  v0: f32 = load c[0]
+  v1: f32 = mul(v0, v0)
+  store d[0] = v1
+nest n3 [a0: 8, a1: s1]
+  v0: bf16 = load w[s1*a0 + a1]
+  v1: f32 = cast(v0, rint)
+  v2: f32 = load c[0]
+  v3: f32 = add(v1, v2)
+  v4: bf16 = cast(v3, rint)
+  store v[s1*a0 + a1] = v4
+"""
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_unlike_nests_side_by_side(soc):
+    check(APART, [{"s0": a, "s1": b} for a, b in ((1, 1), (7, 33), (200, 512), (3000, 17), (0, 5), (5, 0))], soc)

@@ -13,7 +13,7 @@ from torchair_autofuse.loop.ir import Axis, Index, Store
 from torchair_autofuse.lower.builder import NestBuilder
 from torchair_autofuse.lower.bundle import Bundle, Part, PartsBuilder
 from torchair_autofuse.lower.domain import Domain
-from torchair_autofuse.lower.finish import Lowered, finish
+from torchair_autofuse.lower.finish import Nested
 from torchair_autofuse.lower.index_maps import DimMap
 from torchair_autofuse.lower.nests import nests_of
 from torchair_autofuse.lower.outputs import cluster_outputs, real_consumers
@@ -36,7 +36,7 @@ Table = list[tuple[Sequence[Expr], Val]]
 """(index of the first element, value) of pieces of a tensor."""
 
 
-def build(
+def nested(
     graph: Graph,
     domain: Domain,
     *,
@@ -44,14 +44,13 @@ def build(
     copies: Collection[str] = (),
     elsewhere: Collection[str] = (),
     unstored: Collection[TensorRef] = (),
-) -> Lowered | Reason:
-    """The kernel of the cluster in ``domain``.
+) -> Nested | Reason:
+    """The loop nests of the cluster in ``domain``, to be finished (lower.finish).
 
     ``strict`` rounds after every original op (precision="strict"); otherwise a half-precision result is rounded where
     that is visible: stored, read by several ops, or deciding a predicate (docs/numerics.md). ``copies``,
     ``elsewhere`` and ``unstored``: see :func:`lower.outputs.cluster_outputs`. Refuses a cluster that nothing outside
-    reads (AF216), one with a symbol that no input gives (AF217), a window that is not proved to be inside its tensor
-    (AF223), and a reduction that several loop nests need (AF210).
+    reads (AF216), and a reduction that several loop nests need (AF210).
     """
     nodes = sorted(domain.nodes.values(), key=lambda n: graph.position[n.name])
     outputs, kept = cluster_outputs(graph, nodes, copies, elsewhere, unstored)
@@ -71,7 +70,7 @@ def build(
         return nests
     replaced = tuple(n for n in nodes if n.name not in kept and n.name not in copies)
     inputs = {name: ref for ref, name in emission.inputs.items()}
-    return finish(graph, nodes, nests, inputs, outputs, replaced)
+    return Nested(tuple(nodes), nests, inputs, outputs, replaced)
 
 
 def _axes(domain: Domain) -> dict[int, Axis]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
@@ -36,19 +36,51 @@ class Lowered:
 Nests = tuple[Nest, ...]
 
 
-def finish(
-    graph: Graph,
-    nodes: Sequence[Node],
-    nests: Nests,
-    inputs: Mapping[str, TensorRef],
-    outputs: Sequence[TensorRef],
-    replaced: tuple[Node, ...],
-) -> Lowered | Reason:
-    """The kernel of the nests: no dead values, only the inputs it needs, symbols bound, names in order.
+@dataclass(frozen=True)
+class Nested:
+    """The loop nests of a cluster. ``inputs``: what the params that they load are called -> their tensors; they store
+    to out0, out1, ..., the ``outputs``. ``replaced``: those of ``nodes`` that the kernel stands for."""
 
-    ``inputs``: what the params that the nests load are called -> their tensors.
+    nodes: tuple[Node, ...]
+    nests: Nests
+    inputs: Mapping[str, TensorRef]
+    outputs: tuple[TensorRef, ...]
+    replaced: tuple[Node, ...]
+
+
+def side_by_side(graph: Graph, parts: Sequence[Nested]) -> Nested:
+    """The nests of several clusters, none of which reads what another makes, as those of one kernel.
+
+    A tensor that several load is one param.
     """
-    nests = tuple(_number_values(drop_dead_values(n)) for n in nests)
+    names: dict[TensorRef, str] = {}
+    nests: list[Nest] = []
+    outputs: list[TensorRef] = []
+    for part in parts:
+        loads = {name: names.setdefault(ref, f"x{len(names)}") for name, ref in part.inputs.items()}
+        stores = {f"out{i}": f"out{i + len(outputs)}" for i in range(len(part.outputs))}
+        for nest in part.nests:
+            values = tuple(replace(v, param=loads[v.param]) if isinstance(v, Load) else v for v in nest.values)
+            stored = tuple(replace(s, param=stores[s.param]) for s in nest.stores)
+            nests.append(Nest(f"n{len(nests)}", nest.axes, values, stored))
+        outputs += part.outputs
+
+    def in_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
+        return tuple(sorted({n.name: n for n in nodes}.values(), key=lambda n: graph.position[n.name]))
+
+    return Nested(
+        in_order(n for p in parts for n in p.nodes),
+        tuple(nests),
+        {name: ref for ref, name in names.items()},
+        tuple(outputs),
+        in_order(n for p in parts for n in p.replaced),
+    )
+
+
+def finish(graph: Graph, made: Nested) -> Lowered | Reason:
+    """The kernel of the nests: no dead values, only the inputs it needs, symbols bound, names in order."""
+    nodes, inputs, outputs = made.nodes, made.inputs, made.outputs
+    nests = tuple(_number_values(drop_dead_values(n)) for n in made.nests)
     for nest in nests:
         repeated = _reduces_repeats(nest)
         if repeated is not None:
@@ -71,7 +103,7 @@ def finish(
     digest = content_digest(bound)
     kind = _kind(nests)
     kernel = replace(bound, name=f"autofuse_{kind.lower()}_k{digest}")
-    return Lowered(kernel, f"Autofuse{kind}K{digest}", tuple(refs), tuple(outputs), replaced)
+    return Lowered(kernel, f"Autofuse{kind}K{digest}", tuple(refs), outputs, made.replaced)
 
 
 def _kind(nests: Nests) -> str:

@@ -21,6 +21,10 @@ from torchair_autofuse.lower.uniform import op_view
 from torchair_autofuse.plan.legality import emit_alone
 from torchair_autofuse.soc.chip import Chip
 
+PROFIT_NS = 200
+"""Predicted nanoseconds that a merge must save where nothing else decides."""
+DOUBT = 3
+"""How far off a predicted time may be: a fused op is dropped only if it is predicted to be that many times slower."""
 TILE = 8192
 """Elements that a vector instruction works on at once where no schedule says it."""
 _KINDS = {

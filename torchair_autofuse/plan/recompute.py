@@ -35,11 +35,23 @@ class Group:
     """Nodes (topological order) that become one fused op.
 
     ``copies`` of them are computed here for it alone. ``unstored``: results that all outside readers compute again.
+    ``parts``: groups that do not depend on each other and run side by side in the op; their nodes are all it has.
     """
 
     nodes: tuple[Node, ...]
     copies: frozenset[str] = frozenset()
     unstored: frozenset[TensorRef] = frozenset()
+    parts: tuple[Group, ...] = ()
+
+    @property
+    def all_copies(self) -> frozenset[str]:
+        """Names of what it, or a part of it, computes for itself alone."""
+        return self.copies.union(*(p.all_copies for p in self.parts))
+
+    def storing(self, gone: Container[str]) -> Group:
+        """The group as it is when nothing computes the results of the nodes ``gone`` again."""
+        unstored = frozenset(ref for ref in self.unstored if ref.node not in gone)
+        return replace(self, unstored=unstored, parts=tuple(p.storing(gone) for p in self.parts))
 
 
 @dataclass(frozen=True)

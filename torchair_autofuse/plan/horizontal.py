@@ -1,0 +1,188 @@
+"""Horizontal fusion of small kernels: ops that do not depend on each other run side by side in one.
+
+Where launch and pipe heads are most of a kernel's time, several small ones (of an optimizer step, of the parts of a
+loss) become the loop nests of one fused op, which run on different cores. A merge is kept when the predicted time falls
+by more than a threshold, neither op has to run before the other, both are near each other in the graph, and the peak
+of live bytes does not grow beyond a share (plan.memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torchair_autofuse.ge.catalogue import is_kernel
+from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import Options
+from torchair_autofuse.plan.alias import Writes
+from torchair_autofuse.plan.contraction import Block, of_groups
+from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts, Work, predicted_ns
+from torchair_autofuse.plan.memory import SHARE, Memory
+from torchair_autofuse.plan.recompute import Group
+
+NEAR = 64
+"""Nodes between two kernels beyond which they stay apart."""
+MOST_PARTS = 16
+"""Parts of one op."""
+MOST_PARAMS = 48
+"""Inputs and outputs of one op."""
+_OPEN = 4  # ops that a kernel is tried with, the nearest first
+
+Predict = Callable[[Group], "Predicted | Reason"]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A group as one kernel: its op type, tensors that it reads and writes, and its time (None: sizes are unknown)."""
+
+    op_type: str
+    params: tuple[object, ...]
+    ns: int | None
+
+
+@dataclass
+class _Op:
+    """A kernel that may be joined with others: ``groups`` of nodes, one alone to begin with."""
+
+    groups: list[Group]
+    block: Block
+    made: Predicted
+    ns: int
+    last: int  # graph position of its last node
+
+
+def join_small(
+    graph: Graph,
+    groups: Sequence[Group],
+    alone: Sequence[Node],
+    writes: Writes,
+    options: Options,
+    costs: NodeCosts,
+    predict: Predict,
+) -> tuple[list[Group], list[tuple[Node, Node, Reason]]]:
+    """``groups`` with small ones, and small ones of the fusible kernels ``alone``, joined side by side.
+
+    Also returns the AF224 refusals: pairs that only live memory keeps apart. ``predict``: the group as one kernel, or
+    why it cannot be one.
+    """
+    return _Joining(graph, groups, writes, options, costs, predict).run(alone)
+
+
+class _Joining:
+    def __init__(
+        self,
+        graph: Graph,
+        groups: Sequence[Group],
+        writes: Writes,
+        options: Options,
+        costs: NodeCosts,
+        predict: Predict,
+    ) -> None:
+        self._graph, self._groups, self._options, self._costs = graph, groups, options, costs
+        self._predict = predict
+        self._blocks = of_groups(graph, [(g.nodes, g.copies) for g in groups], writes)
+        self._memory: Memory | None = None
+        self._small = 2 * predicted_ns(costs.chip, Work(1, 1))
+        # what waits for others, or others for it, because of memory that is written keeps its place
+        self._fixed = {name for pair in writes.waits for name in pair}
+        self._fixed |= {ref.node for pair in writes.results for ref in pair}
+        self._refused: list[tuple[Node, Node, Reason]] = []
+        self._hopeless: set[object] = set()  # pairs of op types, and what they share, that did not pay
+
+    def run(self, alone: Sequence[Node]) -> tuple[list[Group], list[tuple[Node, Node, Reason]]]:
+        place = self._graph.position
+        singles = [Group((n,)) for n in alone if is_kernel(n, self._graph)]
+        ops: list[_Op] = []
+        left: list[Group] = []
+        near: list[_Op] = []
+        for group in sorted((*self._groups, *singles), key=lambda g: place[g.nodes[0].name]):
+            op = self._op(group)
+            if op is None:
+                left += [group] if len(group.nodes) > 1 else []
+                continue
+            near = [o for o in near if place[group.nodes[0].name] - o.last <= NEAR]
+            if not any(self._join(other, op) for other in near[: -_OPEN - 1 : -1]):
+                ops.append(op)
+                near.append(op)
+        found = [
+            *left,
+            *(_joined(self._graph, op.groups) for op in ops if len(op.groups) > 1 or op.groups[0].nodes[1:]),
+        ]
+        return sorted(found, key=lambda g: place[g.nodes[0].name]), self._refused
+
+    def _op(self, group: Group) -> _Op | None:
+        """The group as a kernel that may be joined, or None."""
+        names = [n.name for n in group.nodes]
+        if self._fixed.intersection(names):
+            return None
+        own = next((n for n in group.nodes if n.name not in group.copies), None)
+        if own is None or own.name not in self._blocks.of:
+            return None
+        if len(names) == 1 and (self._costs.ns(own) or self._small + 1) > self._small:
+            return None  # known without making it
+        made = self._predict(group)
+        if isinstance(made, Reason) or made.ns is None or made.ns > self._small:
+            return None
+        # a GE op that is replaced counts with its own time
+        ns = made.ns if len(names) > 1 else self._costs.ns(own)
+        last = max(self._graph.position[name] for name in names)
+        return None if ns is None else _Op([group], self._blocks.of[own.name], made, ns, last)
+
+    def _join(self, other: _Op, op: _Op) -> bool:
+        """Joins ``op`` to ``other`` where that is allowed and pays."""
+        if not self._may(other, op):
+            return False
+        key = (other.made.op_type, op.made.op_type, _shared(other.made, op.made))
+        if key in self._hopeless:
+            return False
+        groups = [*other.groups, *op.groups]
+        found = self._predict(_joined(self._graph, groups))
+        if isinstance(found, Reason) or found.ns is None or found.ns + PROFIT_NS >= other.ns + op.ns:
+            self._hopeless.add(key)
+            return False
+        memory = self._memory = self._memory or Memory(self._graph, self._blocks, self._costs.hints)
+        if not memory.allows(other.block, op.block):
+            peak = memory.added_peak(other.block, op.block)
+            text = (
+                f"one op would take {found.ns} ns instead of {other.ns + op.ns} (predicted), but live memory would "
+                f"peak at {peak} bytes instead of {memory.peak}, more than {SHARE} % above"
+            )
+            self._refused.append((groups[0].nodes[0], op.groups[0].nodes[0], Reason("AF224", text)))
+            return False
+        memory.merge(other.block, op.block)
+        reason = self._blocks.unite(other.block, op.block)
+        assert reason is None, "blocks that do not depend on each other can be united"
+        other.groups, other.made, other.ns = groups, found, found.ns
+        other.last = max(other.last, op.last)
+        return True
+
+    def _may(self, a: _Op, b: _Op) -> bool:
+        if len(a.groups) + len(b.groups) > MOST_PARTS or len({*a.made.params, *b.made.params}) > MOST_PARAMS:
+            return False
+        limit = self._options.max_fusion_size
+        if limit is not None and sum(len(g.nodes) for g in (*a.groups, *b.groups)) > limit:
+            return False
+        if a.groups[0].nodes[0].scope != b.groups[0].nodes[0].scope:
+            return False
+        return self._blocks.apart(a.block, b.block)
+
+
+def _shared(a: Predicted, b: Predicted) -> tuple[tuple[int, int], ...]:
+    """Which params the two have in common, by their numbers."""
+    place = {ref: i for i, ref in enumerate(a.params)}
+    return tuple((place[ref], j) for j, ref in enumerate(b.params) if ref in place)
+
+
+def _joined(graph: Graph, groups: Sequence[Group]) -> Group:
+    """Groups side by side; one stays as it is."""
+    if len(groups) == 1:
+        return groups[0]
+    nodes = {n.name: n for g in groups for n in g.nodes}
+    own = {n.name for g in groups for n in g.nodes if n.name not in g.copies}
+    return Group(
+        tuple(sorted(nodes.values(), key=lambda n: graph.position[n.name])),
+        frozenset(nodes) - own,
+        frozenset(ref for g in groups for ref in g.unstored),
+        tuple(groups),
+    )

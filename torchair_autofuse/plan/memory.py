@@ -1,0 +1,124 @@
+"""Live bytes of a plan: what intermediate results occupy at each step when the blocks of a graph run in order.
+
+Inputs, constants and weights occupy memory all the time and do not count. A result lives from the block that makes it
+to the last one that reads it, through reshapes, which share its memory. What stays inside one block is never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torchair_autofuse.ge.catalogue import host_nodes, is_view, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.plan.contraction import Block, Contraction
+
+SHARE = 10
+"""Percent by which merging side by side may raise the peak of live bytes."""
+
+
+Change = list[tuple[int, int, int]]
+"""(first step, last step, bytes) that are live besides what was."""
+
+
+class Memory:
+    """The live bytes of a contracted graph over time, and what merging two blocks would add to them."""
+
+    def __init__(self, graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> None:
+        self._graph, self._blocks, self._hints = graph, blocks, hints
+        self._live, self._time = _profile(graph, blocks, hints)
+        self.peak = max(self._live, default=0)
+        self._limit = self.peak + self.peak * SHARE // 100
+
+    def added_peak(self, a: Block, b: Block) -> int:
+        """The peak if the two ran as one."""
+        return max([self.peak, *(max(self._live[i : j + 1]) + size for i, j, size in self._change(a, b)[0])])
+
+    def allows(self, a: Block, b: Block) -> bool:
+        """Whether the peak stays within the limit."""
+        return self.added_peak(a, b) <= self._limit
+
+    def merge(self, kept: Block, gone: Block) -> None:
+        """Notes that two blocks run as one from now on; to be called before they are united."""
+        change, time = self._change(kept, gone)
+        for first, last, size in change:
+            for i in range(first, last + 1):
+                self._live[i] += size
+        self._time[kept.id] = time
+
+    def _change(self, a: Block, b: Block) -> tuple[Change, int]:
+        """What is live besides, and when the two run: at the earlier one's time where all is there that the later one
+        reads, which makes its results earlier; else at the later one's, and what the earlier one reads waits."""
+        first, last = (a, b) if self._time[a.id] <= self._time[b.id] else (b, a)
+        start, end = self._time[first.id], self._time[last.id]
+        if start == end:
+            return [], start
+        results = sum(size for _, size, _ in _results(self._graph, self._blocks, last, self._hints))
+        if all(self._time[i] < start for i in last.before):
+            return [(start, end - 1, results)], start
+        waits = [(start + 1, end, sum(self._read_last(first, start)))]
+        if all(self._time[i] > end for i in first.after):
+            return waits, end
+        return [*waits, (start, end - 1, results)], end
+
+    def _read_last(self, block: Block, time: int) -> Iterator[int]:
+        """Bytes of each tensor that nothing reads after the block does."""
+        for ref in dict.fromkeys(r for n in block.nodes for r in n.inputs if r is not None):
+            made = self._blocks.of.get(ref.node)
+            if (
+                made is not None
+                and made is not block
+                and all(
+                    self._time[self._blocks.of[name].id] <= time
+                    for name in _readers(self._graph, ref)
+                    if name in self._blocks.of
+                )
+            ):
+                yield tensor_bytes(ref, self._graph, self._hints) or 0
+
+
+def peak_bytes(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> int:
+    """Most bytes of results that live at once when the blocks run by rank; sizes that are unknown count as 0."""
+    return max(_profile(graph, blocks, hints)[0], default=0)
+
+
+def _profile(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> tuple[list[int], dict[int, int]]:
+    """Live bytes at each step, and the step of each block (its id)."""
+    order = sorted(blocks, key=lambda b: b.rank)
+    step = {b.id: i for i, b in enumerate(order)}
+    change = [0] * (len(order) + 1)
+    for block in order:
+        for _, size, readers in _results(graph, blocks, block, hints):
+            last = max((step[blocks.of[name].id] for name in readers if name in blocks.of), default=step[block.id])
+            change[step[block.id]] += size
+            change[last + 1] -= size
+    live, total = [], 0
+    for delta in change[:-1]:
+        total += delta
+        live.append(total)
+    return live, step
+
+
+def _results(
+    graph: Graph, blocks: Contraction[Block], block: Block, hints: Mapping[str, int]
+) -> Iterator[tuple[TensorRef, int, list[str]]]:
+    """(tensor, bytes, names of its readers) of everything that a block leaves in memory."""
+    on_host = host_nodes(graph)
+    for node in block.nodes:
+        if node.name in on_host or is_view(node, graph) or blocks.of[node.name] is not block:
+            continue
+        for ref in node.outputs:
+            readers = _readers(graph, ref)
+            if any(blocks.of.get(name) is not block for name in readers):
+                yield ref, tensor_bytes(ref, graph, hints) or 0, readers
+
+
+def _readers(graph: Graph, ref: TensorRef) -> list[str]:
+    """Who reads the tensor, itself or through reshapes."""
+    found: list[str] = []
+    stack: list[Node] = [c for c, _ in graph.consumers.get(ref, ())]
+    while stack:
+        node = stack.pop()
+        found.append(node.name)
+        if is_view(node, graph):
+            stack += [c for r in node.outputs for c, _ in graph.consumers.get(r, ())]
+    return found

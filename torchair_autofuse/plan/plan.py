@@ -1,0 +1,156 @@
+"""Planning: which nodes become one fused op. Candidates, merges by the chosen planner, siblings that share an input,
+cuts, values computed again, small kernels side by side; and why nothing else was fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchair_autofuse.ge.catalogue import host_nodes, is_kernel
+from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.lower import RULES
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.options import Options
+from torchair_autofuse.plan.alias import writes
+from torchair_autofuse.plan.cluster import Clusters
+from torchair_autofuse.plan.cost import DOUBT, NodeCosts
+from torchair_autofuse.plan.greedy import merge_greedily
+from torchair_autofuse.plan.horizontal import Predict, join_small
+from torchair_autofuse.plan.legality import Context, node_reason
+from torchair_autofuse.plan.limits import Pair
+from torchair_autofuse.plan.pieces import pieces, trim
+from torchair_autofuse.plan.recompute import Group, recompute
+from torchair_autofuse.plan.refusals import Refusals
+from torchair_autofuse.plan.siblings import merge_siblings
+from torchair_autofuse.report import Refusal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Groups of nodes that each become one fused op, and every refusal met on the way, in graph order."""
+
+    groups: tuple[Group, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Predicted times: of the GE nodes, and of a group as one kernel (or why it cannot be one)."""
+
+    nodes: NodeCosts
+    predict: Predict
+
+
+Planner = Callable[[Graph, Clusters, Options, Mapping[str, int]], dict[Pair, Reason]]
+"""Merges clusters along data edges; returns why the edges that are left between clusters are left."""
+
+PLANNERS: Mapping[str, Planner] = {"greedy": merge_greedily}
+
+
+def plan(
+    graph: Graph,
+    context: Context,
+    options: Options,
+    hints: Mapping[str, int],
+    fits: Callable[[Group], Reason | None],
+    costs: Costs | None = None,
+) -> Plan:
+    """Clusters of ``graph``.
+
+    ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``hints`` are example sizes
+    of the symbols; they order merges, and times are predicted for them. Without ``costs`` structure alone decides, and
+    nothing is joined side by side.
+    """
+
+    def nodes_fit(nodes: Sequence[Node]) -> Reason | None:
+        return fits(Group(tuple(nodes)))
+
+    refusals = Refusals(graph)
+    candidates = _candidates(graph, context, options, refusals)
+    overwritten = writes(graph, context.ref_outputs)
+    clusters = Clusters(graph, candidates, overwritten)
+    for name, reason in clusters.barred.items():
+        refusals.add(name, "", reason)
+    refused = PLANNERS[options.planner](graph, clusters, options, hints)
+    shared = merge_siblings(graph, clusters, options, hints, nodes_fit)
+    groups: list[Group] = []
+    for cluster in clusters:
+        if cluster.domain is None:
+            continue
+        links = shared.get(cluster.id, frozenset())
+        found, cuts = pieces(graph, cluster.nodes, nodes_fit, links)
+        for made in (Group(tuple(nodes)) for nodes in found):
+            loss = _loss(made, costs)
+            if loss is None:
+                groups.append(made)
+            else:
+                cuts = [*cuts, (made.nodes[0], None, loss)]
+        refusals.add_cuts(cluster.nodes, cuts)
+    groups.sort(key=lambda g: graph.position[g.nodes[0].name])
+    alone = _alone(graph, candidates, groups)
+    groups, too_many = recompute(
+        graph, groups, alone, options, fits, frozenset(reader for reader, _ in overwritten.waits)
+    )
+    for node, reason in too_many:
+        refusals.add(node.name, "", reason)
+    if costs is not None:
+        gone = {name for g in groups for name in g.copies}
+        alone = [n for n in _alone(graph, candidates, groups) if n.name not in gone]
+        groups, crowded = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
+        for one, other, reason in crowded:
+            refusals.add(one.name, other.name, reason)
+    if options.max_fusions is not None:
+        groups = _limited(groups, options.max_fusions, fits, refusals)
+    alone = _alone(graph, candidates, groups)
+    for (producer, consumer), reason in refused.items():
+        refusals.add(producer, consumer, reason)
+    gone = {name for g in groups for name in g.copies}
+    refusals.explain([n for n in alone if n.name not in gone and is_kernel(n, graph)], clusters, refused)
+    return Plan(tuple(groups), refusals.sorted())
+
+
+def _alone(graph: Graph, candidates: Sequence[str], groups: Sequence[Group]) -> list[Node]:
+    """The candidates that no group holds."""
+    inside = {n.name for g in groups for n in g.nodes}
+    return [graph.by_name[name] for name in candidates if name not in inside]
+
+
+def _loss(group: Group, costs: Costs | None) -> Reason | None:
+    """AF216 for a group whose predicted time is so far above that of its nodes that the model cannot be that wrong."""
+    if costs is None:
+        return None
+    found, alone = costs.predict(group), costs.nodes.total_ns(group.nodes)
+    if isinstance(found, Reason) or found.ns is None or alone is None or found.ns <= DOUBT * alone:
+        return None
+    kernels = sum(is_kernel(n, costs.nodes.graph) for n in group.nodes)
+    return Reason("AF216", f"one op would take {found.ns} ns, its {kernels} kernels take {alone} ns (predicted)")
+
+
+def _limited(
+    groups: Sequence[Group], limit: int, fits: Callable[[Group], Reason | None], refusals: Refusals
+) -> list[Group]:
+    """The first ``limit`` groups. They store what the ones that are left out would have computed again."""
+    left_out = groups[limit:]
+    for group in left_out:
+        refusals.add_fuel(group.nodes, limit)
+    gone = {name for g in left_out for name in g.all_copies}
+    return [g for g in (g.storing(gone) for g in groups[:limit]) if fits(g) is None]
+
+
+def _candidates(graph: Graph, context: Context, options: Options, refusals: Refusals) -> list[str]:
+    """Names of the nodes that may be fused, in order; why others may not goes to ``refusals``."""
+    on_host = host_nodes(graph)
+    found: list[Node] = []
+    for node in graph.nodes:
+        if node.name in on_host:
+            continue
+        if node.type not in RULES and not is_kernel(node, graph):
+            continue
+        reason = node_reason(graph, node, context, options)
+        if reason is None:
+            found.append(node)
+        elif is_kernel(node, graph):
+            refusals.add(node.name, "", reason)
+    # A view at the rim would be trimmed in the end; in a cluster its other readers would only close cycles.
+    return [n.name for n in trim(graph, found)]
