@@ -102,7 +102,7 @@ def fuse(
         off = barred(named, options.disabled_patterns)
         rules = Context(context.keep, tuple(sorted(context.ref_outputs.items())), off)
         costs = Costs(NodeCosts(graph, context.hints, target), lambda group: maker.predict(group, context.hints))
-        planned = plan(graph, rules, options, context.hints, maker.refuses, costs)
+        planned = plan(graph, rules, options, maker.refuses, costs)
     with clock("generate"):
         definitions = _Definitions(model, graph, target, context.hints)
         generated, ops = _generate(graph, planned.groups, maker, definitions)

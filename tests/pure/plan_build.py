@@ -26,9 +26,11 @@ from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse
+from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.legality import Context
-from torchair_autofuse.plan.plan import Plan, plan
+from torchair_autofuse.plan.plan import Costs, Plan, plan
 from torchair_autofuse.plan.recompute import Group
+from torchair_autofuse.soc.chip import Chip, chip
 
 Array = npt.NDArray[Any]
 ALL = Options(enabled=True, passes=frozenset(["all"]), strict=True)
@@ -59,7 +61,14 @@ def plan_of(
         made = lower_group(graph, group, chosen)
         return made if isinstance(made, Reason) else None
 
-    return plan(graph, context or Context(), chosen, hints or {}, fits)
+    return plan(graph, context or Context(), chosen, fits, node_costs(graph, hints))
+
+
+def node_costs(graph: Graph, hints: Mapping[str, int] | None = None) -> Costs:
+    """Predicted times of the nodes alone."""
+    target = chip()
+    assert isinstance(target, Chip)
+    return Costs(NodeCosts(graph, hints or {}, target))
 
 
 def fused(b: GraphBuilder, context: FusionContext | None = None, **options: Any) -> FusionResult:

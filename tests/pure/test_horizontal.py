@@ -9,7 +9,18 @@ import pytest
 from ge_build import GraphBuilder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plan_build import ALL, barrier, check_values, edges_of_groups, fused, graph_of, has_cycle, numbers, run_nodes
+from plan_build import (
+    ALL,
+    barrier,
+    check_values,
+    edges_of_groups,
+    fused,
+    graph_of,
+    has_cycle,
+    numbers,
+    plan_of,
+    run_nodes,
+)
 
 from benchmarks.captured import case
 from torchair_autofuse.ge.graph import Graph
@@ -31,7 +42,7 @@ def priced(graph: Graph, options: Options = ALL, context: Context | None = None)
     assert isinstance(target, Chip)
     maker = OpMaker(graph, target, options)
     costs = Costs(NodeCosts(graph, {}, target), lambda group: maker.predict(group, {}))
-    return plan(graph, context or Context(), options, {}, maker.refuses, costs), maker
+    return plan(graph, context or Context(), options, maker.refuses, costs), maker
 
 
 def names_of(made: Plan) -> list[set[str]]:
@@ -172,9 +183,7 @@ def test_the_fuel_counts_joined_ops() -> None:
 
 def test_without_costs_nothing_is_joined() -> None:
     graph = graph_of(chains((64,), (8, 16)))
-    target = chip()
-    assert isinstance(target, Chip)
-    assert not any(g.parts for g in plan(graph, Context(), ALL, {}, OpMaker(graph, target, ALL).refuses).groups)
+    assert len(plan_of(graph).groups) == 2
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -190,7 +190,7 @@ OWN: list[tuple[str, str, dict[str, Any], str]] = [
     ("TORCHAIR_AUTOFUSE_SOC", "Ascend310P3", {"soc": "Ascend310P3"}, ""),
     ("TORCHAIR_AUTOFUSE_SOC", "a/b", {"soc": "Ascend910B1"}, "AF103"),
     ("TORCHAIR_AUTOFUSE_PLANNER", "Greedy", {"planner": "greedy"}, ""),
-    ("TORCHAIR_AUTOFUSE_PLANNER", "partition", {"planner": "greedy"}, "AF106"),
+    ("TORCHAIR_AUTOFUSE_PLANNER", "partition", {"planner": "partition"}, ""),
     ("TORCHAIR_AUTOFUSE_PLANNER", "gredy", {"planner": "greedy"}, "AF103"),
     ("TORCHAIR_AUTOFUSE_PRECISION", "STRICT", {"precision": "strict"}, ""),
     ("TORCHAIR_AUTOFUSE_PRECISION", "fp16", {"precision": "fp32"}, "AF103"),
@@ -290,9 +290,10 @@ def test_replace_names_the_bad_field(changes: dict[str, Any], said: str) -> None
 
 def test_replace() -> None:
     options = read(ON).replace(passes={"all"}, planner="partition", max_fusions=2)
-    assert options.passes == set(PASSES) and options.planner == "greedy" and options.max_fusions == 2
-    assert codes(options) == ["AF106"]
-    assert codes(options.replace(max_fusions=3)) == ["AF106"]  # carried, not doubled
+    assert options.passes == set(PASSES) and options.planner == "partition" and options.max_fusions == 2
+    assert codes(options) == []
+    doubtful = Options(passes=frozenset({"conv"}))
+    assert codes(doubtful.replace(max_fusions=3)) == ["AF106"]  # carried, not doubled
     assert codes(Options(passes=frozenset({"conv", "all"}))) == ["AF106"]
 
 
@@ -316,6 +317,7 @@ def test_warnings_do_not_make_options_differ() -> None:
 DIGESTED: dict[str, Any] = {
     "enabled": True, "passes": {"reduce"}, "recomputation_threshold": 2, "max_fusion_size": 0, "precision": "strict",
     "soc": "Ascend310P3", "max_fusions": 1,
+    "planner": "partition",
     "costs": (("", "launch_us", (3.0,)),), "run_unfused": True, "disabled_patterns": {"rope"}, "skip_nodes": {"x"},
     "skip_types": {"x"},
 }  # fmt: skip
@@ -323,7 +325,6 @@ UNDIGESTED: dict[str, Any] = {
     "strict": True, "cache_dir": "/c", "route": "jit", "package": "/p", "debug_dir": "/d",
     "keep_sources": True, "skip_list": "/s", "cost_file": "/c.toml", "cache_limit": 7,
     "cann_only": (("att_ub_threshold", "3"),), "warnings": (Reason("AF101", "x"),),
-    "planner": "partition",  # the same as greedy until it exists
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from plan_build import (
     graph_of,
     groups,
     has_cycle,
+    node_costs,
     numbers,
     plan_of,
     run_nodes,
@@ -266,10 +267,10 @@ def test_kernels_that_were_cut_off_say_why() -> None:
     def fits(group: Group) -> Reason | None:
         return Reason("AF212", "too big") if len(group.nodes) > 4 else None
 
-    made = plan(graph, Context(), ALL, {}, fits)
+    made = plan(graph, Context(), ALL, fits, node_costs(graph))
     assert groups(made) == [["n0", "n1", "n2", "n3"], ["n4", "n5"]]
     assert ("n0", "n4", "AF212") in codes(made)
-    made = plan(graph, Context(), ALL, {}, lambda g: Reason("AF212", "never"))
+    made = plan(graph, Context(), ALL, lambda g: Reason("AF212", "never"), node_costs(graph))
     named = {name for r in made.refusals for name in (r.node, r.other)}
     assert groups(made) == [] and named >= {f"n{i}" for i in range(6)}
 

@@ -14,6 +14,7 @@ from plan_build import (
     graph_of,
     groups,
     has_cycle,
+    node_costs,
     numbers,
     plan_of,
     run_nodes,
@@ -90,10 +91,9 @@ def test_what_does_not_fit_together_stays_as_it_was() -> None:
     b = GraphBuilder()
     x = b.data((4, 6))
     b.output(*(b.op("Exp", b.op("Relu", x, name=f"a{i}"), name=f"b{i}") for i in range(3)))
-    made = plan(
-        graph_of(b), Context(), ALL, {},
-        lambda group: Reason("AF212", "too large") if len(group.nodes) > 4 else None,
-    )  # fmt: skip
+    graph = graph_of(b)
+    fits = lambda group: Reason("AF212", "too large") if len(group.nodes) > 4 else None  # noqa: E731
+    made = plan(graph, Context(), ALL, fits, node_costs(graph))
     assert groups(made) == [["a0", "b0", "a1", "b1"], ["a2", "b2"]] and made.refusals == ()
 
 

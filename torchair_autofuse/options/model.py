@@ -118,9 +118,6 @@ class Options:
         self._settle_passes()
         if self.route == "off":  # nothing is delivered, so nothing may be rewritten
             object.__setattr__(self, "run_unfused", True)
-        if self.planner == "partition":
-            object.__setattr__(self, "planner", "greedy")
-            self._warn(Reason("AF106", "planner 'partition' is not available in this release; 'greedy' is used"))
 
     def _settle_passes(self) -> None:
         unknown = sorted(self.passes - {"all", *PASSES, *CANN_ONLY_PASSES})

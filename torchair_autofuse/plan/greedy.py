@@ -6,17 +6,16 @@ from collections.abc import Mapping
 
 from torchair_autofuse.ge.catalogue import tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
-from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Clusters
-from torchair_autofuse.plan.limits import Pair, too_big
+from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.limits import Pair, data_edges, too_big
 
 
-def merge_greedily(graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int]) -> dict[Pair, Reason]:
+def merge_greedily(graph: Graph, clusters: Clusters, options: Options, costs: NodeCosts) -> dict[Pair, Reason]:
     """Merges to a fixed point; returns why the edges that are left between clusters are left."""
-    pending = edges_by_size(graph, clusters, hints)
+    pending = edges_by_size(graph, clusters, costs.hints)
     refused: dict[Pair, Reason] = {}
     tried: dict[tuple[int, int], tuple[int, int, Reason]] = {}
     while True:
@@ -45,17 +44,12 @@ def merge_greedily(graph: Graph, clusters: Clusters, options: Options, hints: Ma
 
 def edges_by_size(graph: Graph, clusters: Clusters, hints: Mapping[str, int]) -> list[Pair]:
     """(producer, consumer) of every data edge between candidates, the largest tensor first, then in graph order."""
-    found: dict[Pair, tuple[int, int, int]] = {}
     size: dict[TensorRef, int] = {}
-    for node in graph.nodes:
-        if node.name not in clusters.of or clusters.of[node.name].domain is None:
-            continue
-        for i in data_positions(node, RULES[node.type]):
-            ref = node.inputs[i]
-            if ref is None or ref.node not in clusters.of or clusters.of[ref.node].domain is None:
-                continue
+    found: dict[Pair, tuple[int, int, int]] = {}
+    for (producer, consumer), refs in data_edges(graph, clusters).items():
+        for ref in refs:
             if ref not in size:
                 size[ref] = tensor_bytes(ref, graph, hints) or 0
-            key = (-size[ref], graph.position[ref.node], graph.position[node.name])
-            found[ref.node, node.name] = min(key, found.get((ref.node, node.name), key))
+        place = graph.position[producer], graph.position[consumer]
+        found[producer, consumer] = (-max(size[ref] for ref in refs), *place)
     return sorted(found, key=found.__getitem__)

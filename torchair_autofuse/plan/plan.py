@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from torchair_autofuse.ge.catalogue import host_nodes, is_kernel
 from torchair_autofuse.ge.graph import Graph, Node
@@ -19,6 +20,7 @@ from torchair_autofuse.plan.greedy import merge_greedily
 from torchair_autofuse.plan.horizontal import Predict, join_small
 from torchair_autofuse.plan.legality import Context, node_reason
 from torchair_autofuse.plan.limits import Pair
+from torchair_autofuse.plan.partition import merge_by_benefit
 from torchair_autofuse.plan.pieces import pieces, trim
 from torchair_autofuse.plan.recompute import Group, recompute
 from torchair_autofuse.plan.refusals import Refusals
@@ -36,31 +38,33 @@ class Plan:
 
 @dataclass(frozen=True)
 class Costs:
-    """Predicted times: of the GE nodes, and of a group as one kernel (or why it cannot be one)."""
+    """Predicted times: of the GE nodes, and of a group as one kernel (or why it cannot be one).
+
+    Without ``predict`` structure alone decides what schedules would, and nothing is joined side by side.
+    """
 
     nodes: NodeCosts
-    predict: Predict
+    predict: Predict | None = None
 
 
-Planner = Callable[[Graph, Clusters, Options, Mapping[str, int]], dict[Pair, Reason]]
+Planner = Callable[[Graph, Clusters, Options, NodeCosts], dict[Pair, Reason]]
 """Merges clusters along data edges; returns why the edges that are left between clusters are left."""
 
-PLANNERS: Mapping[str, Planner] = {"greedy": merge_greedily}
+PLANNERS: Mapping[str, Planner] = MappingProxyType({"greedy": merge_greedily, "partition": merge_by_benefit})
+"""By the name that ``Options.planner`` has."""
 
 
 def plan(
     graph: Graph,
     context: Context,
     options: Options,
-    hints: Mapping[str, int],
     fits: Callable[[Group], Reason | None],
-    costs: Costs | None = None,
+    costs: Costs,
 ) -> Plan:
     """Clusters of ``graph``.
 
-    ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``hints`` are example sizes
-    of the symbols; they order merges, and times are predicted for them. Without ``costs`` structure alone decides, and
-    nothing is joined side by side.
+    ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``costs`` are for example
+    sizes of the symbols, which order merges too.
     """
 
     def nodes_fit(nodes: Sequence[Node]) -> Reason | None:
@@ -72,8 +76,8 @@ def plan(
     clusters = Clusters(graph, candidates, overwritten)
     for name, reason in clusters.barred.items():
         refusals.add(name, "", reason)
-    refused = PLANNERS[options.planner](graph, clusters, options, hints)
-    shared = merge_siblings(graph, clusters, options, hints, nodes_fit)
+    refused = PLANNERS[options.planner](graph, clusters, options, costs.nodes)
+    shared = merge_siblings(graph, clusters, options, costs.nodes.hints, nodes_fit)
     groups: list[Group] = []
     for cluster in clusters:
         if cluster.domain is None:
@@ -94,7 +98,7 @@ def plan(
     )
     for node, reason in too_many:
         refusals.add(node.name, "", reason)
-    if costs is not None:
+    if costs.predict is not None:
         gone = {name for g in groups for name in g.copies}
         alone = [n for n in _alone(graph, candidates, groups) if n.name not in gone]
         groups, crowded = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
@@ -116,9 +120,9 @@ def _alone(graph: Graph, candidates: Sequence[str], groups: Sequence[Group]) -> 
     return [graph.by_name[name] for name in candidates if name not in inside]
 
 
-def _loss(group: Group, costs: Costs | None) -> Reason | None:
+def _loss(group: Group, costs: Costs) -> Reason | None:
     """AF216 for a group whose predicted time is so far above that of its nodes that the model cannot be that wrong."""
-    if costs is None:
+    if costs.predict is None:
         return None
     found, alone = costs.predict(group), costs.nodes.total_ns(group.nodes)
     if isinstance(found, Reason) or found.ns is None or alone is None or found.ns <= DOUBT * alone:
