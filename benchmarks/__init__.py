@@ -9,6 +9,7 @@ MEASURES: dict[str, str] = {
     "graphs": "benchmarks.captured_kernels",
     "dynamic": "benchmarks.dynamic_kernels",
     "growth": "benchmarks.growth",
+    "planners": "benchmarks.planners",
     "small": "benchmarks.small_cases",
     "values": "benchmarks.values",
     "twin": "benchmarks.twin_profile",

@@ -1,6 +1,7 @@
-"""A GE graph of transformer blocks of any number, built op by op: how planning grows is measured on it.
+"""Large GE graphs: transformer blocks of any number, built op by op, and captured graphs one after the other.
 
-Blocks differ in the width of their MLP and in their attention scale, so no two have the same kernels by chance.
+Blocks differ in the width of their MLP and in their attention scale, so no two have the same kernels by chance. How
+planning grows is measured on them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import graphs
 from torchair_autofuse.dtypes import F32, I64, DType
 from torchair_autofuse.ge.proto import ge_ir
 from torchair_autofuse.ge.writer import encode_attr
@@ -56,6 +58,42 @@ def _attention(g: _Builder, x: str, mask: str, scale: float) -> str:
 
 def _mlp(g: _Builder, x: str, width: int) -> str:
     return g.linear(g.op("Gelu", g.linear(x, WIDTH, width)), width, WIDTH)
+
+
+CAPTURED = (
+    "bert__static__g0", "llama__static__g0", "t5__static__g0", "mixtral__static__g0", "resnetblock2d__static__g0",
+    "train_bert__static__g1", "gpt2__static__g0", "dlrm__static__g0", "vit__static__g0", "ce_focal_loss__static__g0",
+)  # fmt: skip
+"""What :func:`captured_blocks` repeats: models of several kinds, one with its gradients."""
+
+
+def captured_blocks(nodes: int) -> Any:
+    """A ModelDef of at least ``nodes`` ops: the graphs of CAPTURED in turn, each with tensors of its own."""
+    model = ge_ir().ModelDef(name=f"captured_{nodes}")
+    graph = model.graph.add(name=model.name)
+    ends: list[str] = []
+    data = copies = 0
+    while len(graph.op) < nodes:
+        block = ge_ir().ModelDef.FromString(graphs.model_def(CAPTURED[copies % len(CAPTURED)])).graph[0]
+        shift = data
+        for op in block.op:
+            ends += [f"c{copies}_{text}" for text in op.input] if op.type == "NetOutput" else []
+            if op.type == "NetOutput":
+                continue
+            added = graph.op.add()
+            added.CopyFrom(op)
+            added.name = f"c{copies}_{op.name}"
+            del added.input[:]
+            added.input.extend(f"c{copies}_{text}" if text else "" for text in op.input)
+            if op.type in ("Data", "RefData"):
+                added.attr["index"].i += shift
+                data += 1
+        copies += 1
+    last = graph.op.add(name="NetOutput", type="NetOutput")
+    last.input.extend(dict.fromkeys(ends))
+    for i in range(len(last.input)):
+        last.input_desc.add(name=f"input{i}")
+    return model
 
 
 class _Builder:

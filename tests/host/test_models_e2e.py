@@ -88,7 +88,7 @@ def test_half_types(plugin: Any, dtype: torch.dtype) -> None:
     inputs = [data(*s, dtype=dtype, seed=i) for _, shapes, *_ in MODELS for i, s in enumerate(shapes)]
     runs = run(plugin, model, inputs)
     check(runs)
-    assert runs.reports[0].kernels_after == len(MODELS), runs.reports[0]
+    assert runs.reports[0].kernels_after < len(MODELS), runs.reports[0]  # some run side by side
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

@@ -71,9 +71,9 @@ def plan(
         return fits(Group(tuple(nodes)))
 
     refusals = Refusals(graph)
-    candidates = _candidates(graph, context, options, refusals)
+    names = candidates(graph, context, options, refusals)
     overwritten = writes(graph, context.ref_outputs)
-    clusters = Clusters(graph, candidates, overwritten)
+    clusters = Clusters(graph, names, overwritten)
     for name, reason in clusters.barred.items():
         refusals.add(name, "", reason)
     refused = PLANNERS[options.planner](graph, clusters, options, costs.nodes)
@@ -92,7 +92,7 @@ def plan(
                 cuts = [*cuts, (made.nodes[0], None, loss)]
         refusals.add_cuts(cluster.nodes, cuts)
     groups.sort(key=lambda g: graph.position[g.nodes[0].name])
-    alone = _alone(graph, candidates, groups)
+    alone = _alone(graph, names, groups)
     groups, too_many = recompute(
         graph, groups, alone, options, fits, frozenset(reader for reader, _ in overwritten.waits)
     )
@@ -100,13 +100,13 @@ def plan(
         refusals.add(node.name, "", reason)
     if costs.predict is not None:
         gone = {name for g in groups for name in g.copies}
-        alone = [n for n in _alone(graph, candidates, groups) if n.name not in gone]
+        alone = [n for n in _alone(graph, names, groups) if n.name not in gone]
         groups, crowded = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
         for one, other, reason in crowded:
             refusals.add(one.name, other.name, reason)
     if options.max_fusions is not None:
         groups = _limited(groups, options.max_fusions, fits, refusals)
-    alone = _alone(graph, candidates, groups)
+    alone = _alone(graph, names, groups)
     for (producer, consumer), reason in refused.items():
         refusals.add(producer, consumer, reason)
     gone = {name for g in groups for name in g.copies}
@@ -114,10 +114,10 @@ def plan(
     return Plan(tuple(groups), refusals.sorted())
 
 
-def _alone(graph: Graph, candidates: Sequence[str], groups: Sequence[Group]) -> list[Node]:
+def _alone(graph: Graph, names: Sequence[str], groups: Sequence[Group]) -> list[Node]:
     """The candidates that no group holds."""
     inside = {n.name for g in groups for n in g.nodes}
-    return [graph.by_name[name] for name in candidates if name not in inside]
+    return [graph.by_name[name] for name in names if name not in inside]
 
 
 def _loss(group: Group, costs: Costs) -> Reason | None:
@@ -142,7 +142,7 @@ def _limited(
     return [g for g in (g.storing(gone) for g in groups[:limit]) if fits(g) is None]
 
 
-def _candidates(graph: Graph, context: Context, options: Options, refusals: Refusals) -> list[str]:
+def candidates(graph: Graph, context: Context, options: Options, refusals: Refusals | None = None) -> list[str]:
     """Names of the nodes that may be fused, in order; why others may not goes to ``refusals``."""
     on_host = host_nodes(graph)
     found: list[Node] = []
@@ -154,7 +154,7 @@ def _candidates(graph: Graph, context: Context, options: Options, refusals: Refu
         reason = node_reason(graph, node, context, options)
         if reason is None:
             found.append(node)
-        elif is_kernel(node, graph):
+        elif refusals is not None and is_kernel(node, graph):
             refusals.add(node.name, "", reason)
     # A view at the rim would be trimmed in the end; in a cluster its other readers would only close cycles.
     return [n.name for n in trim(graph, found)]
