@@ -131,7 +131,7 @@ class Explained:
 
     def _op(self, index: int, op: FusedOp) -> dict[str, Any]:
         made = self.generated[index]
-        sizes = kernel_hints(made, self.after, self.hints)
+        sizes = kernel_hints(made.lowered, self.after, self.hints)
         tiling = made.schedule.tiling(sizes, self.target.vector_cores, self.target.ub_bytes)
         parts = [{"name": p.name, "buffers": [asdict(b) for b in p.buffers]} for p in ub_parts(made.schedule, tiling)]
         written = [tensor_bytes(ref, self.after, self.hints) for ref in made.lowered.outputs]

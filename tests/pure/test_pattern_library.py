@@ -34,7 +34,7 @@ KERNELS = {
     "dlrm-feature-concat": (2, 0, False),
     "dynamic-quantise": (4, 1, False),
     "global-response-norm": (2, 2, False),
-    "masked-mean-pooling": (4, 2, False),
+    "masked-mean-pooling": (3, 2, False),
     "quantise": (2, 1, True),  # named without its last cast, which stays
     "quantised-layer-norm": (2, 1, True),
     "requantise": (2, 1, True),
