@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib
+import io
 import os
 import runpy
 import sys
@@ -34,14 +35,31 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status; 2 for bad arguments."""
+    """Runs one command and returns its exit status; 2 for bad arguments, and for what cannot be read or written."""
+    if sys.stdout is None:  # closed
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal or a file may not have every character
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    except OSError as error:  # of a path that is too long, or may not be looked at; of a disk that is full
+        named = f"{error.filename}: " if error.filename is not None else ""
+        status = _fail(f"{named}{error.strerror or error}")
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+        return status
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout goes nowhere: Python would fail over it once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _main(given: list[str]) -> int:

@@ -16,6 +16,11 @@ def cann(text: str, home: str = "/opt/cann") -> Cann:
     return Cann(Path(home), (major, minor, patch), text, "x86_64")
 
 
+def test_a_home_that_cannot_be_looked_at() -> None:
+    found = find_cann({"ASCEND_HOME_PATH": "/" + "x" * 300})
+    assert isinstance(found, Reason) and found.code == "AF505" and "cannot be read: File name too long" in found.text
+
+
 @pytest.mark.parametrize(
     ("line", "version", "text"),
     [

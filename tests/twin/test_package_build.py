@@ -13,6 +13,8 @@ import pytest
 import torchair_autofuse
 from tests.package_ops import SUM, definitions, fake_cann
 from torchair_autofuse import opdef
+from torchair_autofuse.cache.locks import acquire
+from torchair_autofuse.cache.sweep import package_lock
 from torchair_autofuse.cli import main
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.package import build as build_module
@@ -171,6 +173,39 @@ def test_out_that_cannot_be_written_to(ops, cann, tmp_path, monkeypatch):
         BuildError, match=r"AF502: .*out cannot be written to \(Permission denied\); name another --out"
     ):
         build_package(ops, A2, tmp_path / "out", cann[0], environ=cann[1])
+
+
+@pytest.mark.parametrize("name", ["project", "build"])
+def test_folders_of_the_user_are_left_alone(ops, cann, tmp_path, name):
+    """``--out .`` in a folder that has a project or a build of its own."""
+    mine = tmp_path / name / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("work of a year")
+    with pytest.raises(BuildError, match=rf"AF502: .*/{name} was not made by this command"):
+        build_package(ops[:1], A2, tmp_path, cann[0], environ=cann[1])
+    assert [p.name for p in mine.parent.iterdir()] == ["mine.txt"]
+
+
+def test_what_is_in_the_way_is_an_error_of_the_build(ops, cann, tmp_path):
+    for name in ("project", "vendors", "build.log"):
+        out = tmp_path / name
+        place = out / name
+        out.mkdir()
+        place.mkdir() if "." in name else place.touch()
+        with pytest.raises(BuildError, match=rf"AF502: .*/{name}"):
+            build_package(ops[:1], A2, out, cann[0], environ=cann[1])
+
+
+def test_a_build_waits_for_the_compilers_of_one_that_was_killed(ops, cann, tmp_path):
+    """make goes on when its parent is gone, in the same build folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    lock = acquire(package_lock(out))
+    compiler = subprocess.Popen(["sleep", "1.5"], pass_fds=[lock])
+    os.close(lock)  # as when the process that has it is killed
+    start = time.monotonic()
+    build_package(ops[:1], A2, out, cann[0], environ=cann[1])
+    assert compiler.wait() == 0 and time.monotonic() - start > 1.4
 
 
 def test_two_builds_at_once(ops, cann, tmp_path, capfd):

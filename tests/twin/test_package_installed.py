@@ -12,6 +12,7 @@ from torchair_autofuse.cli import main
 from torchair_autofuse.deliver.package.activate import ActivePackage, activate, record
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
 from torchair_autofuse.deliver.package.names import entry_name, ops_info, proto_library, tiling_library
+from torchair_autofuse.deliver.package.seal import SEAL, seal
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 
@@ -166,11 +167,47 @@ def test_binaries_or_sources_are_enough(ops, package):
     """A source package is compiled by GE, a binary one needs no source."""
     shutil.copytree(package, package.parent / "copy", symlinks=True)
     remove("torchair_autofuse_impl/dynamic")(package, ops[0])
+    seal(package)
     assert isinstance(read_installed(package), Installed)
     shutil.rmtree(package)
     (package.parent / "copy").rename(package)
     remove(f"{TBE}/kernel")(package, ops[0])
+    seal(package)
     assert isinstance(read_installed(package), Installed)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*.o", "libcust_opmaster_rt2.0.so", "libcust_opsproto_rt2.0.so", "binary_info*.json"]
+)
+def test_files_that_were_copied_in_part(package, pattern):
+    """They keep the rules of the tree, and GE would load them."""
+    file = next(package.rglob(pattern))
+    file.write_bytes(file.read_bytes()[:-1])
+    (found,) = read_installed(package)
+    assert found.code == "AF502" and found.text.startswith(f"{file}: is not the file that was built")
+
+
+def test_the_seal(package):
+    (package / "added").write_text("by somebody else")
+    assert isinstance(read_installed(package), Installed)
+    source = next(package.rglob("*_tiling.h"))
+    source.unlink()
+    (found,) = read_installed(package)
+    assert found.text == f"{source}: is missing; build the package again"
+    file = package / "afop" / SEAL
+    for text in ("[]", '{"a": 1}', "[" * 100000, "{"):
+        file.write_text(text)
+        (found,) = read_installed(package)
+        assert found.text == f"{file}: is damaged; build the package again"
+    file.unlink()
+    assert isinstance(read_installed(package), Installed), "installed by hand"
+
+
+def test_entries_that_are_no_objects(ops, package):
+    edit_info(lambda content, entry: entry.update(input0=[], dynamicShapeSupport="true"))(package, ops[0])
+    found = read_installed(package)
+    assert any("input 0 is called None" in r.text for r in found)
+    assert any("dynamicShapeSupport is absent" in r.text for r in found)
 
 
 def test_everything_wrong_is_found_at_once(ops, package):

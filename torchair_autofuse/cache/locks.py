@@ -50,6 +50,12 @@ def acquire(path: Path, *, shared: bool = False, wait: bool = True) -> int | Non
         os.close(fd)  # its last owner deleted the file: what others lock now is another one
 
 
+def release(fd: int) -> None:
+    """Gives a lock of ``acquire`` back, from child processes that have the file descriptor too."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
 def _open(path: Path, shared: bool) -> int | None:
     try:
         return os.open(path, _CREATE, 0o644)

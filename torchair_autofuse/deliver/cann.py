@@ -52,11 +52,14 @@ def find_cann(environ: Mapping[str, str] | None = None) -> Cann | Reason:
     env = os.environ if environ is None else environ
     named = [env[v] for v in HOME_VARIABLES if env.get(v)]
     for home in map(Path, named or DEFAULT_HOMES):
-        if not home.is_dir():
-            continue
-        for file in (home / f for f in _VERSION_FILES):
-            if file.is_file():
-                return _read(home, file)
+        try:
+            if not home.is_dir():
+                continue
+            for file in (home / f for f in _VERSION_FILES):
+                if file.is_file():
+                    return _read(home, file)
+        except OSError as error:
+            return Reason("AF505", f"the version of CANN in {home} cannot be read: {error.strerror}")
         return Reason("AF505", f"the version of CANN in {home} is unknown: it has no {_VERSION_FILES[0]}")
     if named:
         return Reason("AF505", f"{HOME_VARIABLES[0]} names {named[0]}, which is not a folder; source CANN's set_env.sh")

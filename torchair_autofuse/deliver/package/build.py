@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchair_autofuse.cache.locks import locked
+from torchair_autofuse.cache.locks import acquire, release
 from torchair_autofuse.cache.sweep import package_lock
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
@@ -29,6 +29,7 @@ from torchair_autofuse.deliver.package.names import (
     package_folder,
 )
 from torchair_autofuse.deliver.package.project import project
+from torchair_autofuse.deliver.package.seal import seal
 from torchair_autofuse.messages import Reason
 
 _MODE = 0o755  # whatever the umask: what is in it is going to be loaded
@@ -63,7 +64,7 @@ def write_project(ops: Sequence[Any], targets: Targets, out: Path) -> Path:
     """
     files = project(ops, targets)
     out = _made(out)
-    with _locked(out):
+    with _locked(out), _refusing(out):
         return _write_project(out, files)
 
 
@@ -88,14 +89,14 @@ def build_package(
         text = f"{out}: a ':' separates folders in ASCEND_CUSTOM_OPP_PATH; name an --out without one"
         raise BuildError(Reason("AF502", text))
     names = tuple(sorted(str(op.op_type) for op in ops))
-    with _locked(out):
+    with _locked(out) as lock, _refusing(out):
         source = _write_project(out, files)
         package = package_folder(out)
         if _is_current(package, files, cann):
             return Built(package, names, fresh=False)
         with _work_folder(out, source) as (where, build):
             _prepare(build, where, cann)
-            _run(where, build, out / "build.log", names, cann, jobs, environ)
+            _run(where, build, out / "build.log", names, cann, jobs, environ, lock)
             _install(build / INSTALL / "packages" / "vendors" / VENDOR, out, cann)
         return Built(package, names, fresh=True)
 
@@ -115,30 +116,56 @@ def _made(out: Path) -> Path:
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    with locked(package_lock(out), wait=False) as ours:
-        if ours:
-            yield
-            return
-    print(f"another build is at work in {out}: waiting for it", file=sys.stderr, flush=True)
-    with locked(package_lock(out)):
+def _locked(out: Path) -> Iterator[int | None]:
+    """One build at a time; yields the lock's file descriptor, None on a file system that has no locks."""
+    fd = acquire(package_lock(out), wait=False)
+    if fd is None and package_lock(out).is_file():
+        print(f"another build is at work in {out}: waiting for it", file=sys.stderr, flush=True)
+        fd = acquire(package_lock(out))
+    try:
         out.mkdir(mode=_MODE, parents=True, exist_ok=True)  # the other may have been one that cleared the cache
+        yield fd
+    finally:
+        if fd is not None:
+            release(fd)
+
+
+@contextmanager
+def _refusing(out: Path) -> Iterator[None]:
+    """What cannot be written, for whatever cause, is a BuildError here."""
+    try:
         yield
+    except OSError as error:
+        text = f"{error.filename or out}: cannot be written ({error.strerror or error})"
+        raise BuildError(Reason("AF502", text)) from error
 
 
 def _write_project(out: Path, files: Mapping[str, bytes]) -> Path:
     folder = out / "project"
-    try:
-        for path, data in files.items():
-            _write(folder / path, data)
-        for old in sorted(folder.rglob("*"), reverse=True):
-            if old.is_dir() and not any(old.iterdir()):
-                old.rmdir()
-            elif not old.is_dir() and old.relative_to(folder).as_posix() not in files:
+    if not _is_ours(folder, MANIFEST, f'"vendor": "{VENDOR}"'):
+        raise BuildError(_not_ours(folder))
+    for path in (MANIFEST, *files):  # the manifest first: it says whose folder this is
+        _write(folder / path, files[path])
+    for old in sorted(folder.rglob("*"), reverse=True):
+        if old.is_symlink() or not old.is_dir():
+            if old.relative_to(folder).as_posix() not in files:
                 old.unlink()
-    except OSError as error:
-        raise BuildError(Reason("AF502", f"{error.filename}: cannot be written ({error.strerror})")) from error
+        elif not any(old.iterdir()):
+            old.rmdir()
     return folder
+
+
+def _is_ours(folder: Path, name: str, line: str = "") -> bool:
+    """Whether files in a folder may be deleted: there is nothing in it yet, or its file ``name`` is one of ours."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return not folder.exists() or folder.is_dir()
+    file = folder / name
+    return file.is_file() and line in file.read_text(encoding="utf-8", errors="replace")
+
+
+def _not_ours(folder: Path) -> Reason:
+    text = f"{folder} was not made by this command, which deletes what is in it; name another --out"
+    return Reason("AF502", text)
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -174,6 +201,8 @@ def _prepare(build: Path, source: Path, cann: Cann) -> None:
     """A build folder of another CANN, or of a project that was elsewhere, is begun anew."""
     stamp = f"{source}\n{cann.home}\n{cann.text}\n"
     file = build / ".made-with"
+    if not _is_ours(build, file.name):
+        raise BuildError(_not_ours(build))
     if build.exists() and (not file.is_file() or file.read_text(encoding="utf-8") != stamp):
         shutil.rmtree(build)
     build.mkdir(exist_ok=True)
@@ -181,9 +210,19 @@ def _prepare(build: Path, source: Path, cann: Cann) -> None:
 
 
 def _run(
-    source: Path, build: Path, log: Path, ops: Sequence[str], cann: Cann, jobs: int, environ: Mapping[str, str] | None
+    source: Path,
+    build: Path,
+    log: Path,
+    ops: Sequence[str],
+    cann: Cann,
+    jobs: int,
+    environ: Mapping[str, str] | None,
+    lock: int | None,
 ) -> None:
-    """Runs build.sh with CANN's variables; BuildError with what the log says."""
+    """Runs build.sh with CANN's variables; BuildError with what the log says.
+
+    The compilers have ``lock`` too: if this process is killed, the next build waits until they have ended.
+    """
     env = dict(os.environ if environ is None else environ)
     for name in ("ASCEND_CUSTOM_OPP_PATH", "MAKEFLAGS", "CMAKE_GENERATOR", "DESTDIR"):  # not of this build
         env.pop(name, None)
@@ -193,7 +232,7 @@ def _run(
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=source, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True, pass_fds=() if lock is None else (lock,),
         )  # fmt: skip
         try:
             status = process.wait()
@@ -238,21 +277,21 @@ def _install(made: Path, out: Path, cann: Cann) -> None:
         text = f"{made}: the build ended well but made no such folder; the log is {out / 'build.log'}"
         raise BuildError(Reason("AF502", text))
     package = package_folder(out)
-    try:
-        package.parent.mkdir(mode=_MODE, exist_ok=True)
-        package.parent.chmod(_MODE)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as work:
-            Path(work).chmod(_MODE)
-            fresh = package_folder(Path(work))
-            shutil.copytree(made, fresh, symlinks=True)
-            _close(fresh)
-            found = read_installed(fresh, cann.machine)
-            if not isinstance(found, Installed):
-                more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-                raise BuildError(Reason(found[0].code, f"{found[0].text}{more}; the log is {out / 'build.log'}"))
-            _replace(package, fresh, Path(work) / "old")
-    except OSError as error:
-        raise BuildError(Reason("AF502", f"{package}: cannot be written ({error.strerror})")) from error
+    package.parent.mkdir(mode=_MODE, exist_ok=True)
+    package.parent.chmod(_MODE)
+    for left in out.glob(".new-*"):  # of a build that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as work:
+        Path(work).chmod(_MODE)
+        fresh = package_folder(Path(work))
+        shutil.copytree(made, fresh, symlinks=True)
+        _close(fresh)
+        seal(fresh)
+        found = read_installed(fresh, cann.machine)
+        if not isinstance(found, Installed):
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise BuildError(Reason(found[0].code, f"{found[0].text}{more}; the log is {out / 'build.log'}"))
+        _replace(package, fresh, Path(work) / "old")
 
 
 def _close(folder: Path) -> None:
@@ -264,11 +303,11 @@ def _close(folder: Path) -> None:
 
 
 def _replace(package: Path, fresh: Path, old: Path) -> None:
-    if package.exists():
+    if os.path.lexists(package):
         os.replace(package, old)
     try:
         os.replace(fresh, package)
     except OSError:
-        if old.exists():
+        if os.path.lexists(old):
             os.replace(old, package)
         raise

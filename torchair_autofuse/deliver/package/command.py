@@ -33,12 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--without", action="append", default=[], metavar="OP_TYPE", help="leave an op out; may be given several times"
     )
     parser.add_argument(
-        "--jobs", type=int, default=0, metavar="N", help="compile so many files at once (default: all cores)"
+        "--jobs", type=_jobs, default=0, metavar="N", help="compile so many files at once (default: all cores)"
     )
     parser.add_argument("--project-only", action="store_true", help="write the project, build nothing")
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when nothing is built because there is no CANN"
     )
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of compilers, 0 for all cores")
+    return int(text)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -51,6 +57,8 @@ def main(options: argparse.Namespace) -> int:
         recorded = read_recorded(source)
     except FileNotFoundError as error:
         return _fail(f"{error}. {_RECORD}", 2 if options.defs else 1)
+    except OSError as error:
+        return _fail(f"{source} cannot be read ({error.strerror})", 2)
     for problem in recorded.problems:
         _fail(f"definition not valid: {problem}", 1)
     if recorded.problems:

@@ -28,6 +28,7 @@ from torchair_autofuse.deliver.package.names import (
     tiling_library,
 )
 from torchair_autofuse.deliver.package.project import SCHEMA
+from torchair_autofuse.deliver.package.seal import broken
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.errors import OpDefError
 from torchair_autofuse.opdef.store import load
@@ -66,7 +67,8 @@ def read_installed(folder: str | Path, machine: str | None = None) -> Installed 
     """The package in ``<out>/vendors/torchair_autofuse``, or everything that is wrong with it (AF502).
 
     ``machine``: architecture of the host libraries, this machine's when None. Definitions are read and compared with
-    their digests, not validated again: that was done when the package was built.
+    their digests, not validated again: that was done when the package was built. Other files are compared with theirs
+    where the build recorded them (seal.py).
     """
     folder = Path(folder)
     problems = list(_place(folder))
@@ -86,6 +88,8 @@ def read_installed(folder: str | Path, machine: str | None = None) -> Installed 
         problems += _config(folder, unit, ops)
         for op_type in ops:
             problems += _kernel(folder, unit, op_type, manifest["ops"][op_type]["entry"])
+    if not problems:  # rules first: they say more
+        problems += broken(folder)
     if problems or isinstance(cann, Reason):
         return tuple(problems)
     return Installed(folder, *cann, tuple(manifest["units"]), manifest, ops)
@@ -129,7 +133,7 @@ def _manifest(folder: Path) -> Mapping[str, Any] | Reason:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         return _bad(file, f"cannot be read ({error.strerror}); is this a package of torchair_autofuse?")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _bad(file, f"is damaged ({error}); build the package again")
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else type(content).__name__
@@ -201,7 +205,7 @@ def _config(folder: Path, unit: str, ops: Mapping[str, Any]) -> Iterator[Reason]
     except OSError as error:
         yield _bad(file, f"cannot be read ({error.strerror}); GE finds no op for {unit} without it")
         return
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield _bad(file, f"is damaged ({error}); build the package again")
         return
     if not isinstance(entries, dict):
@@ -225,16 +229,21 @@ def _entry(op: Any, entry: Mapping[str, Any]) -> Iterator[str]:
             yield f"has {count} {kind}s, the definition {len(params)}"
             continue
         for i, p in enumerate(params):
-            found = entry.get(f"{kind}{i}", {})
+            found = _object(entry, f"{kind}{i}")
             if found.get("name") != p.name:
                 yield f"{kind} {i} is called {found.get('name')}, in the definition {p.name}"
             for key, known in (("dtype", _DTYPES[p.dtype]), ("format", ("ND",)), ("paramType", ("required",))):
                 if str(found.get(key)).strip() not in known:
                     yield f"{key} of {kind} {p.name} is {found.get(key)}, expected {known[0]}"
     for flag, value in _FLAGS.items():
-        stated = entry.get(flag, {}).get("flag", "absent" if flag in _STATED else value)
+        stated = _object(entry, flag).get("flag", "absent" if flag in _STATED else value)
         if stated != value:
             yield f"{flag} is {stated}, expected {value}"
+
+
+def _object(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = entry.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _kernel(folder: Path, unit: str, op_type: str, entry: str) -> Iterator[Reason]:
