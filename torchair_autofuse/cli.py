@@ -7,16 +7,13 @@ import gzip
 import importlib
 import io
 import os
-import runpy
 import sys
-import traceback
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
+from torchair_autofuse.script import ALL_PASSES, execute, flags, variables
 
 # A command in a module of its own: name -> (module, help). The module has ``add_arguments(parser)`` and
 # ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
@@ -26,6 +23,11 @@ _COMMANDS = {
     "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
     "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
     "patterns": ("torchair_autofuse.plan.patterns.command", "list the named patterns, with an example each"),
+    "verify": (
+        "torchair_autofuse.trust.verify_command",
+        "run a script and compare its graphs fused, unfused and in f64",
+    ),
+    "bisect": ("torchair_autofuse.trust.bisect_command", "find the fused op that makes a script wrong or fail"),
     "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
     "probe": (
         "torchair_autofuse.probe.command",
@@ -118,8 +120,8 @@ def _run(options: argparse.Namespace) -> int:
         return _fail(f"{options.script}: no such script")
     if problem := _no_folder(options):
         return _fail(problem)
-    with _variables(AUTOFUSE_FLAGS=_flags()):
-        status = _execute(options.script, options.args)
+    with variables(AUTOFUSE_FLAGS=flags()):
+        status = execute(options.script, options.args)
         _print_reports()
     return _save(_reports(), options) or status
 
@@ -137,8 +139,8 @@ def _explain(options: argparse.Namespace) -> int:
     made: list[Any] = []
     plugin.on_fused(lambda result: made.extend(result.generated))
     # plan and report, run unfused: no kernel is built
-    with _variables(AUTOFUSE_FLAGS=_flags(), GF_AUTOFUSION_DEBUG="1"):
-        status = _execute(target, args)
+    with variables(AUTOFUSE_FLAGS=flags(), GF_AUTOFUSION_DEBUG="1"):
+        status = execute(target, args)
         _print_reports()
     if options.kernels:
         _print_kernels(made)
@@ -207,66 +209,12 @@ def _read(path: Path) -> bytes:
     return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
-def _flags() -> str:
-    """AUTOFUSE_FLAGS as the user set it, else every pass, and says so."""
-    given = os.environ.get("AUTOFUSE_FLAGS")
-    if given:
-        return given
-    print(f'AUTOFUSE_FLAGS is not set: running with AUTOFUSE_FLAGS="{ALL_PASSES}"', flush=True)
-    return ALL_PASSES
-
-
-@contextmanager
-def _variables(**values: str) -> Iterator[None]:
-    """Environment variables for the time of a script."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 def _print_kernels(generated: Iterable[Any]) -> None:
     """Loop IR and kernel source, once per op type."""
     from torchair_autofuse.loop.printer import to_text
 
     for made in {made.op_type: made for made in generated}.values():
         print(f"\n{to_text(made.lowered.kernel)}\n{made.text.kernel_cpp}")
-
-
-def _execute(script: str, args: Sequence[str]) -> int:
-    """Runs a user's script as ``python script args`` would; returns its exit status, 1 after an exception."""
-    before = sys.argv[:], sys.path[:]
-    sys.argv = [script, *args]
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        if isinstance(stop.code, int) or stop.code is None:
-            return stop.code or 0
-        print(stop.code, file=sys.stderr)
-        return 1
-    except Exception as error:
-        _print_error(error)
-        return 1
-    finally:
-        sys.argv, sys.path = before
-    return 0
-
-
-def _print_error(error: Exception) -> None:
-    """The traceback without the frames that started the script: what ``python script`` prints."""
-    frames = error.__traceback__
-    ours = (__file__, runpy.__file__, "<frozen runpy>")
-    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
-        frames = frames.tb_next
-    sys.stdout.flush()
-    traceback.print_exception(type(error), error, frames)
 
 
 def _print_reports() -> None:

@@ -64,12 +64,17 @@ class FusionContext:
 
 @dataclass(frozen=True)
 class FusionResult:
-    """``model_def``: the rewritten ModelDef; ``ops``: FusedOpDef messages; ``generated``: the ops as Python data."""
+    """``model_def``: the rewritten ModelDef; ``ops``: FusedOpDef messages; ``generated``: the ops as Python data.
+
+    ``before``: the ModelDef as it was; ``graph``: what the ops were made of, ``before`` read and simplified.
+    """
 
     model_def: Any
     report: FusionReport
     ops: tuple[Any, ...] = ()
     generated: tuple[GeneratedOp, ...] = ()
+    before: Any = None
+    graph: Graph | None = None
 
 
 Unavailable = Callable[[Sequence[GeneratedOp], Sequence[Any]], Mapping[str, Reason]]
@@ -122,7 +127,7 @@ def fuse(
     report = make_report(original, after, graph, generated, refusals, context.hints, options, target, clock.seconds)
     details = remember(original, graph, after, generated, ops, context.hints, target)
     report = replace(report, fused=name_ops(report.fused, named), details=details)
-    return FusionResult(rewritten, report, ops, tuple(generated))
+    return FusionResult(rewritten, report, ops, tuple(generated), model, graph)
 
 
 def _generate(

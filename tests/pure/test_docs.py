@@ -130,7 +130,7 @@ def test_signatures_of_the_guide() -> None:
     assert {n for n, _ in listed} | {"AutofuseWarning"} == set(torchair_autofuse.__all__)
     for function, arguments in listed:
         parameters = inspect.signature(getattr(torchair_autofuse, function)).parameters
-        names = [a.split("=")[0].strip() for a in arguments.split(",") if a.strip() not in ("", "*")]
+        names = [a.split("=")[0].strip().lstrip("*") for a in arguments.split(",") if a.strip() not in ("", "*")]
         assert names == list(parameters), function
 
 

@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from torchair_autofuse.messages import AutofuseWarning, Reason
+from torchair_autofuse.options.scope import scoped_soc
 
 DEFAULT_SOC = "Ascend910B1"
 NATIVE_MODULES = ("_torchair", "_npu_graph_executor", "_npu_utils", "_abi_compat_ge_apis")  # of torchair.core
@@ -40,8 +41,8 @@ _soc: str | None = None
 
 
 def soc_name() -> str:
-    """The chip graphs are made for on the host: set_soc, else TORCHAIR_AUTOFUSE_SOC, else Ascend910B1."""
-    return _soc or os.environ.get("TORCHAIR_AUTOFUSE_SOC") or DEFAULT_SOC
+    """The chip graphs are made for on the host: a scope's, set_soc's, TORCHAIR_AUTOFUSE_SOC, else Ascend910B1."""
+    return scoped_soc() or _soc or os.environ.get("TORCHAIR_AUTOFUSE_SOC") or DEFAULT_SOC
 
 
 def set_soc(name: str | None) -> None:

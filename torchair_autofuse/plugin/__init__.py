@@ -6,9 +6,12 @@ from torchair_autofuse.plugin.state import (
     clear_reports,
     disable,
     enable,
+    impose,
     on_fused,
     reports,
     reset,
 )
 
-__all__ = ["active_options", "clear_reports", "disable", "enable", "install", "on_fused", "reports", "reset"]
+__all__ = [
+    "active_options", "clear_reports", "disable", "enable", "impose", "install", "on_fused", "reports", "reset",
+]  # fmt: skip

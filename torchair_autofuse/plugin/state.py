@@ -12,22 +12,33 @@ from torchair_autofuse.host import loader
 from torchair_autofuse.messages import AutofuseWarning, Reason
 from torchair_autofuse.options import Options, read_options
 from torchair_autofuse.options.read import switched_off
+from torchair_autofuse.options.scope import Change, within
 from torchair_autofuse.report import FusionReport
 
 _forced: Options | None = None
+_imposed: list[Change] = []
 _reports: list[FusionReport] = []
 _listeners: list[Callable[[Any], None]] = []
 _warned: set[str] = set()
 
 
 def active_options() -> Options:
-    """What holds for the next compile: ``enable()``'s options, else the environment's, read afresh.
+    """What holds for the next compile here: ``enable()``'s options, else the environment's, read afresh; as the scopes
+    that are open change them (``torchair_autofuse.options``).
 
-    GF_AUTOFUSION_DISABLE=1 in the environment keeps fusion off, whatever ``enable()`` said.
+    GF_AUTOFUSION_DISABLE=1 in the environment keeps fusion off, whatever calls said.
     """
-    if _forced is None:
-        return read_options()
-    return _forced.replace(enabled=False) if _forced.enabled and switched_off() else _forced
+    options = within(read_options() if _forced is None else _forced)
+    for change in _imposed:
+        options = change(options)
+    return options.replace(enabled=False) if options.enabled and switched_off() else options
+
+
+def impose(change: Change) -> Callable[[], None]:
+    """Changes what every compile of this process asks for, whatever calls and scopes say, until what is returned is
+    called: for tools that look for a fused op."""
+    _imposed.append(change)
+    return lambda: _imposed.remove(change)
 
 
 def enable(
@@ -90,9 +101,16 @@ def notify(result: Any) -> None:
         listener(result)
 
 
-def on_fused(listener: Callable[[Any], None]) -> None:
-    """Calls ``listener`` with the pipeline's FusionResult of every graph fused from now on."""
+def on_fused(listener: Callable[[Any], None]) -> Callable[[], None]:
+    """Calls ``listener`` with the pipeline's FusionResult of every graph fused from now on, until what is returned is
+    called."""
     _listeners.append(listener)
+
+    def stop() -> None:
+        if listener in _listeners:
+            _listeners.remove(listener)
+
+    return stop
 
 
 def warn_of(options: Options) -> None:
