@@ -24,10 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command; its own come before the script."""
     by = parser.add_mutually_exclusive_group()
     by.add_argument("--check", metavar="EXPR", help="right if this is true of the script's global names at its end")
-    by.add_argument(
-        "--expect-exit", type=int, nargs="?", const=0, metavar="N",
-        help="right if the script ends with exit status N (default 0); graphs are not compared",
-    )  # fmt: skip
+    by.add_argument("--expect-exit", action="store_true", help="the exit status alone decides; graphs are not compared")
+    parser.add_argument("--status", type=int, default=0, metavar="N", help="the exit status that is right (default 0)")
     parser.add_argument(
         "--out", default="autofuse_bisect", metavar="DIR", help="new folder for logs and the reproduction"
     )
@@ -36,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=2, metavar="N", help="how often deciding tries are made")
     parser.add_argument("--calls", type=int, default=3, metavar="N", help="calls of each graph that are compared")
     parser.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script; none may be called --")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -50,10 +48,10 @@ def main(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"torchair_autofuse: bisect: {error}", file=sys.stderr)
         return USAGE
-    by = "check" if options.check else "exit" if options.expect_exit is not None else "verify"
+    by = "check" if options.check else "exit" if options.expect_exit else "verify"
     plan = Plan(
         options.script, tuple(options.args), "", by=by, check=options.check or "", calls=options.calls,
-        status=options.expect_exit or 0,
+        status=options.status,
     )  # fmt: skip
     (folder / "tries").mkdir()
     tries = Tries(plan, folder / "tries", options.timeout)
