@@ -135,7 +135,10 @@ def _compile(function: Any, dynamic: bool | None) -> Any:
 
 
 def _recompiling() -> Any:
-    return torch._dynamo.config.patch(recompile_limit=_RECOMPILES, accumulated_recompile_limit=_RECOMPILES)
+    config = torch._dynamo.config
+    names = ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit")
+    known = [n for n in names if hasattr(config, n)][:2]  # the last two: their names in older releases of torch
+    return config.patch(dict.fromkeys(known, _RECOMPILES))
 
 
 def _unfused_runs(trial: Trial, runs: Sequence[Args]) -> Callable[[Call], Sequence[torch.Tensor] | None]:
