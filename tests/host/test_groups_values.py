@@ -20,7 +20,6 @@ from benchmarks import graphs
 from benchmarks.captured import ALL_PASSES, SMALLEST_SYMBOL, Case, case
 from torchair_autofuse.dtypes import BF16, F16, DType, from_numpy
 from torchair_autofuse.ge.graph import TensorRef
-from torchair_autofuse.generated import lower_group
 from torchair_autofuse.host import executor as executor_module
 from torchair_autofuse.host.executor import GraphExecutor
 from torchair_autofuse.host.ops.registry import OpCall, OpFunction
@@ -30,7 +29,6 @@ from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.pipeline import FusionResult, fuse
-from torchair_autofuse.plan.recompute import Group
 
 Array = npt.NDArray[np.generic]
 
@@ -118,12 +116,10 @@ def test_groups_compute_what_the_graph_does(name: str) -> None:
 @pytest.mark.parametrize("name", ["bert_fp16__static__g0", "llama_bf16__dynamic__g0", "qwen3_bf16__static__g0"])
 def test_strict_rounds_as_the_graph_does(name: str) -> None:
     c = case(name)
-    for made in c.result.generated:
-        nodes = {n.name for n in made.lowered.nodes}
-        group = Group(tuple(n for n in c.simplified.nodes if n.name in nodes))
-        lowered = lower_group(c.simplified, group, ALL_PASSES.replace(precision="strict"))
-        assert isinstance(lowered, Lowered)
-        _compare(c, lowered, strict=True)
+    result = fuse(graphs.model_def(name), c.context, ALL_PASSES.replace(precision="strict"))
+    assert result.generated
+    for made in result.generated:
+        _compare(c, made.lowered, strict=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
