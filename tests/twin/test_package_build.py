@@ -18,7 +18,7 @@ from torchair_autofuse.cache.sweep import package_lock
 from torchair_autofuse.cli import main
 from torchair_autofuse.deliver.cann import Cann
 from torchair_autofuse.deliver.package import build as build_module
-from torchair_autofuse.deliver.package.build import BuildError, build_package
+from torchair_autofuse.deliver.package.build import BuildError, build_package, write_project
 from torchair_autofuse.deliver.package.installed import Installed, read_installed
 from torchair_autofuse.deliver.package.names import entry_name, ops_info, targets
 from torchair_autofuse.twin.toolchain import find_compiler
@@ -184,6 +184,12 @@ def test_folders_of_the_user_are_left_alone(ops, cann, tmp_path, name):
     with pytest.raises(BuildError, match=rf"AF502: .*/{name} was not made by this command"):
         build_package(ops[:1], A2, tmp_path, cann[0], environ=cann[1])
     assert [p.name for p in mine.parent.iterdir()] == ["mine.txt"]
+
+
+def test_a_project_that_the_disk_had_no_room_for(ops, tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "MANIFEST.json").touch()
+    assert (write_project(ops[:1], A2, tmp_path) / "build.sh").is_file()
 
 
 def test_what_is_in_the_way_is_an_error_of_the_build(ops, cann, tmp_path):

@@ -160,6 +160,8 @@ def _is_ours(folder: Path, name: str, line: str = "") -> bool:
     if not folder.is_dir() or not any(folder.iterdir()):
         return not folder.exists() or folder.is_dir()
     file = folder / name
+    if file.is_file() and file.stat().st_size == 0 and len(list(folder.iterdir())) == 1:
+        return True  # the disk was full, or the build was killed
     return file.is_file() and line in file.read_text(encoding="utf-8", errors="replace")
 
 
