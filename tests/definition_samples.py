@@ -13,6 +13,14 @@ nest n0 [a0: s0, a1: 64]
   store y[64*a0 + a1] = v6
   store m[64*a0 + a1] = v5
 """
+GAIN = """\
+kernel k(in x: f32[s0, 64], in h: f32[64], out y: f32[s0, 64]) where s0 = x.0
+nest n0 [a0: s0, a1: 64]
+  v0: f32 = load x[64*a0 + a1]  # from Mul_1
+  v1: f32 = load h[a1]  # from Mul_1
+  v2: f32 = mul(v0, v1)  # from Mul_1
+  store y[64*a0 + a1] = v2  # from Mul_1
+"""
 FLAT = """\
 kernel k(in x: bf16[1000], out y: f32[1000])
 nest n0 [a0: 1000]

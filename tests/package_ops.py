@@ -7,6 +7,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
+from tests.definition_samples import FLAT as RAISE
 from torchair_autofuse import opdef
 from torchair_autofuse.deliver.cann import Cann, find_cann
 from torchair_autofuse.soc.chip import chip
@@ -23,15 +24,6 @@ nest n0 [a0: s0, a1: 64]
   v6: f16 = cast(v3, rint)  # from Cast_2
   store y[64*a0 + a1] = v6
   store m[64*a0 + a1] = v5
-"""
-RAISE = """\
-kernel k(in x: bf16[1000], out y: f32[1000])
-nest n0 [a0: 1000]
-  v0: bf16 = load x[a0]  # from Cast
-  v1: f32 = cast(v0, rint)  # from Cast
-  v2: f32 = const 1.5  # from Add
-  v3: f32 = add(v1, v2)  # from Add
-  store y[a0] = v3
 """
 SUM = """\
 kernel k(in x: f32[s0, s1], out y: f32[s0]) where s0 = x.0, s1 = x.1

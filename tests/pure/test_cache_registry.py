@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.definition_samples import GAIN
 from torchair_autofuse import opdef
 from torchair_autofuse.cache import lease, notice, sweep
 from torchair_autofuse.cache.built import Store
@@ -18,20 +19,12 @@ from torchair_autofuse.opdef import registry
 from torchair_autofuse.opdef.artefact import read, repaired, write
 from torchair_autofuse.soc.chip import chip
 
-TEXT = """\
-kernel k(in x: f32[s0, 64], in h: f32[64], out y: f32[s0, 64]) where s0 = x.0
-nest n0 [a0: s0, a1: 64]
-  v0: f32 = load x[64*a0 + a1]  # from Mul_1
-  v1: f32 = load h[a1]  # from Mul_1
-  v2: f32 = mul(v0, v1)  # from Mul_1
-  store y[64*a0 + a1] = v2  # from Mul_1
-"""
 B1, B4 = chip("Ascend910B1"), chip("Ascend910B4")
 
 
 @pytest.fixture(scope="module")
 def made(make_op):
-    return make_op(TEXT)
+    return make_op(GAIN)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2, text_format
 
+from tests.definition_samples import FLAT, PANELS, ROWS
 from torchair_autofuse import opdef
 from torchair_autofuse.codegen.op_host import op_host_cpp
 from torchair_autofuse.opdef.definition import Definition
@@ -16,36 +17,6 @@ from torchair_autofuse.opdef.store import to_bytes, to_textproto
 from torchair_autofuse.soc.chip import chip
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
-ROWS = """\
-kernel k(in x: f32[s0, 64], in h: f16[64], in c: f32[], out y: f16[s0, 64], out m: bool[s0, 64]) where s0 = x.0
-nest n0 [a0: s0, a1: 64]
-  v0: f32 = load x[64*a0 + a1]  # from Mul_1
-  v1: f16 = load h[a1]  # from Cast
-  v2: f32 = cast(v1, rint)  # from Cast
-  v3: f32 = mul(v0, v2)  # from Mul_1
-  v4: f32 = load c[0]  # from Less
-  v5: bool = lt(v3, v4)  # from Less
-  v6: f16 = cast(v3, rint)  # from Cast_2
-  store y[64*a0 + a1] = v6
-  store m[64*a0 + a1] = v5
-"""
-FLAT = """\
-kernel k(in x: bf16[1000], out y: f32[1000])
-nest n0 [a0: 1000]
-  v0: bf16 = load x[a0]  # from Cast
-  v1: f32 = cast(v0, rint)  # from Cast
-  v2: f32 = const 1.5  # from Add
-  v3: f32 = add(v1, v2)  # from Add
-  store y[a0] = v3
-"""
-PANELS = """\
-kernel k(in x: f32[s0, s1, s2], in g: f32[s1, 1], out y: f32[s0, s1, s2]) where s0 = x.0, s1 = x.1, s2 = x.2
-nest n0 [a0: s0, a1: s1, a2: s2]
-  v0: f32 = load x[s1*s2*a0 + s2*a1 + a2]  # from Mul
-  v1: f32 = load g[a1]  # from Mul
-  v2: f32 = mul(v0, v1)  # from Mul
-  store y[s1*s2*a0 + s2*a1 + a2] = v2
-"""
 KERNELS = {"rows": ROWS, "flat": FLAT, "panels": PANELS}
 
 
