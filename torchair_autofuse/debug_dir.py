@@ -44,5 +44,5 @@ def keep(directory: str, snapshot: bytes, result: FusionResult) -> Path:
     target = chip(result.report.soc)
     assert not isinstance(target, Reason)
     for made, op in zip(result.generated, result.ops):
-        artefact.write(folder, made, target, model_def=snapshot, op=op, cache=False)
+        artefact.write(folder, made, target, op, cache=False)
     return folder

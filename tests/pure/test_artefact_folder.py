@@ -29,7 +29,7 @@ def made(make_op):
 
 @pytest.fixture()
 def folder(made, tmp_path):
-    return write(tmp_path, made, chip(), hints={"s0": 24})
+    return write(tmp_path, made, chip(), opdef.build(made, chip(), {"s0": 24}))
 
 
 def identity(folder):
@@ -70,12 +70,12 @@ def test_subgraph_is_a_graph_def(made, tmp_path):
     graph = model.graph.add(name="g")
     for name, kind in (("Data_0", "Data"), ("Mul_1", "Mul"), ("Out", "NetOutput")):
         graph.op.add(name=name, type=kind, input=["Data_0:0"] if name != "Data_0" else [])
-    for i, given in enumerate((model, model.SerializeToString(), None)):
-        folder = write(tmp_path / str(i), made, chip(), given)
+    for i, nodes in enumerate(({op.name: op for op in graph.op}, None)):
+        folder = write(tmp_path / str(i), made, chip(), opdef.build(made, chip(), nodes=nodes))
         found = text_format.Parse((folder / "subgraph.pbtxt").read_text(), ge_ir().GraphDef())
         assert found.name == made.op_type
         assert [(op.name, op.type) for op in found.op] == [("Mul_1", "Mul")]
-        assert list(found.op[0].input) == (["Data_0:0"] if given is not None else [])
+        assert list(found.op[0].input) == (["Data_0:0"] if nodes is not None else [])
 
 
 def test_current_folder_stays(made, folder, tmp_path):
@@ -93,7 +93,7 @@ def test_damaged_folder_is_written_again(made, folder, tmp_path, name, damage):
     else:
         (folder / name).write_bytes(b"# edited\n" + (folder / name).read_bytes())
     with pytest.warns(AutofuseWarning, match=rf"AF506: {made.op_type}: .*{name}\b.*; the entry was made again"):
-        write(tmp_path, made, chip(), hints={"s0": 24})
+        write(tmp_path, made, chip(), opdef.build(made, chip(), {"s0": 24}))
     assert {n: data for n, (_, data) in identity(folder).items()} == good
 
 

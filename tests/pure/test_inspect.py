@@ -19,7 +19,7 @@ def made(make_op):
 
 @pytest.fixture()
 def folder(made, tmp_path):
-    return write(tmp_path / "cache", made, chip(), hints={"s0": 24})
+    return write(tmp_path / "cache", made, chip(), opdef.build(made, chip(), {"s0": 24}))
 
 
 @pytest.fixture()

@@ -61,7 +61,7 @@ def test_ops_of_captured_graphs_come_back(name):
 @pytest.mark.parametrize("soc", ["Ascend910B1", "Ascend910B4", "Ascend950PR_9599"])
 def test_the_folder_comes_back(make_op, tmp_path, kernel, soc):
     made = make_op(KERNELS[kernel], soc)
-    folder = write(tmp_path, made, chip(soc), hints={"s0": 24})
+    folder = write(tmp_path, made, chip(soc), opdef.build(made, chip(soc), {"s0": 24}))
     definition = opdef.load(folder)
     files = artefact_files(definition)
     assert files == {p.name: p.read_bytes() for p in folder.iterdir()}

@@ -69,7 +69,7 @@ def made(make_op):
 
 @pytest.fixture(scope="module")
 def folder(cache, made):
-    return artefact.write(cache, made, chip(), hints={"s0": 33, "s1": 100})
+    return artefact.write(cache, made, chip(), opdef.build(made, chip(), {"s0": 33, "s1": 100}))
 
 
 def mailed(folder, tmp_path, change=lambda text: text):

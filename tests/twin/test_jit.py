@@ -102,7 +102,16 @@ class Route:
 
 
 @pytest.fixture(scope="module")
-def route(tmp_path_factory, make_op):
+def no_torchair():
+    """Tests of the host may have loaded TorchAir into this process: its registry, no GE's, knows none of these ops."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("torch_npu.dynamo.torchair.core._torchair", "torchair.core._torchair"):
+            patch.delitem(sys.modules, name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def route(tmp_path_factory, make_op, no_torchair):
     return Route(tmp_path_factory.mktemp("jit"), make_op)
 
 

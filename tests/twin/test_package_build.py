@@ -87,6 +87,7 @@ def ready(built, monkeypatch):
         shutil.copytree(built / "vendors" / "torchair_autofuse", made, symlinks=True)
         for change in changes:
             change(made)
+        return 0
 
     monkeypatch.setattr(build_module, "_run", copy)
     return changes

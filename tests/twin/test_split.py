@@ -382,7 +382,7 @@ def test_definition_host_source_and_host_run(make_op, tmp_path, monkeypatch, cap
     (tmp_path / "twin").symlink_to(default_cache_root() / "twin", target_is_directory=True)
     monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(tmp_path))
     made = make_op(COLUMNS)
-    folder = artefact.write(tmp_path, made, chip(), hints={"s0": 5000, "s1": 64})
+    folder = artefact.write(tmp_path, made, chip(), opdef.build(made, chip(), {"s0": 5000, "s1": 64}))
     opdef.validate(opdef.load(folder), folder)
     assert "SetScheduleMode(1)" in (folder / "op_host.cpp").read_text()
     assert "SetScheduleMode" not in (artefact.write(tmp_path, make_op(ONE_ROW), chip()) / "op_host.cpp").read_text()

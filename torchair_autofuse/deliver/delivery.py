@@ -44,7 +44,7 @@ class Delivery:
         assert not isinstance(target, Reason), "fuse has looked it up"
         root = self.options.cache_root()
         for made, op in zip(generated, ops):
-            artefact.write(root, made, target, op=op)
+            artefact.write(root, made, target, op)
         return self.missing(ops)
 
     def missing(self, ops: Sequence[Any]) -> Mapping[str, Reason]:

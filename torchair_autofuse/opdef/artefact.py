@@ -7,42 +7,30 @@ loop-level IR), schedule.txt, subgraph.pbtxt (the GE nodes it replaces) and run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from torchair_autofuse.opdef import registry
 from torchair_autofuse.opdef.build import GeneratedOp, build
-from torchair_autofuse.opdef.files import SOURCES
 from torchair_autofuse.opdef.regenerate import artefact_files
 from torchair_autofuse.opdef.registry import Stored, is_current
 from torchair_autofuse.soc.chip import Chip
 
-__all__ = ["SOURCES", "Stored", "is_current", "read", "repaired", "write"]
+__all__ = ["Stored", "is_current", "read", "repaired", "write"]
 
 
-def write(
-    root: str | Path,
-    generated: GeneratedOp,
-    chip: Chip,
-    model_def: Any = None,
-    hints: Mapping[str, int] | None = None,
-    op: Any = None,
-    cache: bool = True,
-) -> Path:
+def write(root: str | Path, generated: GeneratedOp, chip: Chip, op: Any = None, *, cache: bool = True) -> Path:
     """Writes the folder of an op under the cache ``root`` and returns it.
 
     A folder that is there already stays when it was made by this generator for this chip and all its files are as
     recorded; else it is replaced, and kept among the variants (opdef.registry) when it is another chip's or release's.
-    Readers see the old folder or the new one. A damaged one gives a warning AF506. ``op``: its definition if there is
-    one already, else it is built with ``model_def``, the ModelDef (message or bytes) that the op's nodes are from,
-    and ``hints``, example sizes of the kernel's symbols. ``cache``: False for a folder that is the user's. Raises
-    ArtefactError when others could write to the folder.
+    Readers see the old folder or the new one. A damaged one gives a warning AF506. ``op``: its definition,
+    None for one without hints and nodes. ``cache``: False for a folder that is the user's. Raises ArtefactError when
+    others could write to the folder.
     """
 
     def files() -> Mapping[str, bytes]:
-        made = build(generated, chip, hints, _messages(model_def)) if op is None else op
-        return artefact_files(made, generated.text)
+        return artefact_files(build(generated, chip) if op is None else op, generated.text)
 
     return registry.put(Path(root), generated.op_type, chip, files, cache=cache)
 
@@ -63,18 +51,3 @@ def repaired(root: str | Path, op_type: str, soc: str | None = None) -> Stored:
     Raises what ``read`` does when the definition is damaged too, or is another release's.
     """
     return registry.read(Path(root), op_type, soc, remake=artefact_files)
-
-
-def _messages(model_def: Any) -> dict[str, Any]:
-    """The OpDef messages of a ModelDef (message or bytes) by name."""
-    if model_def is None:
-        return {}
-    message = _parsed(bytes(model_def)) if isinstance(model_def, (bytes, bytearray, memoryview)) else model_def
-    return {op.name: op for op in message.graph[0].op}
-
-
-@lru_cache(maxsize=1)
-def _parsed(model_def: bytes) -> Any:
-    from torchair_autofuse.ge.reader import parse
-
-    return parse(model_def)

@@ -96,7 +96,10 @@ def build_package(
             return Built(package, names, fresh=False)
         with _work_folder(out, source) as (where, build):
             _prepare(build, where, cann)
-            _run(where, build, out / "build.log", names, cann, jobs, environ, lock)
+            log = out / "build.log"
+            status = _run(where, build, log, cann, _environment(environ, jobs), lock)
+            if status != 0:
+                raise _failure(log, where, build, names, cann, status)
             _install(build / INSTALL / "packages" / "vendors" / VENDOR, out, cann)
         return Built(package, names, fresh=True)
 
@@ -211,24 +214,18 @@ def _prepare(build: Path, source: Path, cann: Cann) -> None:
     file.write_text(stamp, encoding="utf-8")
 
 
-def _run(
-    source: Path,
-    build: Path,
-    log: Path,
-    ops: Sequence[str],
-    cann: Cann,
-    jobs: int,
-    environ: Mapping[str, str] | None,
-    lock: int | None,
-) -> None:
-    """Runs build.sh with CANN's variables; BuildError with what the log says.
-
-    The compilers have ``lock`` too: if this process is killed, the next build waits until they have ended.
-    """
+def _environment(environ: Mapping[str, str] | None, jobs: int) -> dict[str, str]:
     env = dict(os.environ if environ is None else environ)
     for name in ("ASCEND_CUSTOM_OPP_PATH", "MAKEFLAGS", "CMAKE_GENERATOR", "DESTDIR"):  # not of this build
         env.pop(name, None)
-    env["JOBS"] = str(jobs or os.cpu_count() or 1)
+    return {**env, "JOBS": str(jobs or os.cpu_count() or 1)}
+
+
+def _run(source: Path, build: Path, log: Path, cann: Cann, env: Mapping[str, str], lock: int | None) -> int:
+    """Runs build.sh with CANN's variables and returns its exit status.
+
+    The compilers have ``lock`` too: if this process is killed, the next build waits until they have ended.
+    """
     # set_env.sh may read variables that are not set, so "set -u" comes later, in build.sh.
     command = ["bash", "-c", 'source "$0" && exec bash "$@"', str(cann.set_env), str(source / "build.sh"), str(build)]
     with log.open("wb") as output:
@@ -237,13 +234,11 @@ def _run(
             start_new_session=True, pass_fds=() if lock is None else (lock,),
         )  # fmt: skip
         try:
-            status = process.wait()
+            return process.wait()
         except BaseException:  # interrupted: make and its compilers too
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
-    if status != 0:
-        raise _failure(log, source, build, ops, cann, status)
 
 
 def _failure(log: Path, source: Path, build: Path, ops: Sequence[str], cann: Cann, status: int) -> BuildError:
