@@ -194,3 +194,12 @@ def test_the_limit_is_kept_after_builds(root, made):
     growth.add(root, 10)
     sweep.keep_within(root, 1000)
     assert kernels(root) == [] and sweep.units(root) == []
+
+
+def test_the_limit_is_kept_after_the_clock_was_set_back(root, made):
+    filled(root, made, each=100_000)
+    (root / ".swept").touch()
+    os.utime(root / ".swept", (2**32, 2**32))
+    growth.add(root, 10)
+    sweep.keep_within(root, 1000)
+    assert sweep.units(root) == []

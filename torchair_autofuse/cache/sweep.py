@@ -262,10 +262,11 @@ def trim(root: Path, limit: int, of: Iterable[Unit] | None = None) -> list[Unit]
 def keep_within(root: Path, limit: int) -> None:
     """To be called after something was built: keeps the cache within ``limit`` bytes (0: no limit).
 
-    It looks only when this process has added a twentieth of the limit, or anything and nobody looked for ten minutes.
+    It looks only when this process has added a twentieth of the limit, or anything and nobody looked for ten minutes
+    (or the clock was set back since).
     """
     added = growth.added(root)
-    if not limit or not added or (added * 20 < limit and _age(root / _SWEPT) < _SWEEP_SECONDS):
+    if not limit or not added or (added * 20 < limit and 0 <= _age(root / _SWEPT) < _SWEEP_SECONDS):
         return
     growth.reset(root)
     with locked(root / _SWEPT, wait=False) as ours:  # one at a time: 16 ranks would all find the same

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import join, quote
 from typing import Any
 
 from torchair_autofuse.cache.locks import acquire, release
@@ -247,7 +248,7 @@ def _failure(log: Path, source: Path, build: Path, ops: Sequence[str], cann: Can
     lines = [line.strip() for line in text.splitlines() if _FAILED.search(line)]
     first = f": {lines[0][:300]}" if lines else ""
     what = ", ".join(failed) if failed else "the package"
-    again = f"source {cann.set_env} && bash {source / 'build.sh'} {build}"
+    again = f"source {quote(str(cann.set_env))} && {join(['bash', str(source / 'build.sh'), str(build)])}"
     advice = f"; --without {failed[0]} builds the others" if failed and len(ops) > len(failed) else ""
     said = f"{what} did not build (exit status {status}){first}. The log is {log}, the command was: {again}{advice}"
     return BuildError(Reason("AF503", said), failed)
