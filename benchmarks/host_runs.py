@@ -184,7 +184,7 @@ def _require() -> None:
         import torch  # noqa: F401
         import torchair  # noqa: F401
     except ImportError as error:
-        raise Unavailable(f"TorchAir cannot be imported ({error}): pip install 'torchair_autofuse[host]'") from error
+        raise Unavailable(f"TorchAir cannot be imported ({error}): pip install -e '.[host]' in a checkout") from error
     from torchair_autofuse.twin.errors import NoCompiler
     from torchair_autofuse.twin.toolchain import find_compiler
 

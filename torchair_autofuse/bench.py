@@ -54,8 +54,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser(measures: dict[str, str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torchair-autofuse bench", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(measures), default=[], help="of: %(choices)s")
+    parser = argparse.ArgumentParser(
+        prog="python -m torchair_autofuse bench",
+        description="Take the measures of the folder benchmarks/ and print them as tables; several minutes as a whole.",
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=list(measures), default=[], help="only these, of: %(choices)s"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the tables there too")
     parser.add_argument(
         "--graph", nargs="+", metavar="PART", default=[], help="graphs and models with this in their name"

@@ -15,23 +15,66 @@ from typing import Any
 
 from torchair_autofuse.script import ALL_PASSES, execute, flags, variables
 
-# A command in a module of its own: name -> (module, help). The module has ``add_arguments(parser)`` and
-# ``main(options) -> int``, and is imported when its command is given. bench parses its arguments itself.
+_ABOUT = (
+    "Fuses small vector ops of the graphs that torch.compile with TorchAir makes for an Ascend NPU. "
+    "Without an NPU the same graphs run on the host, fused ops on a CPU twin."
+)
+_MORE = "COMMAND --help says more about a command, README.md and docs/user-guide.md about the rest."
+_BEFORE = "Options go before the script; what follows it are the script's own arguments. "
+_FLAGS = _BEFORE + "Where AUTOFUSE_FLAGS is unset every pass is on; what the script gives to enable() wins. "
+_OF_SCRIPT = "Exit status: the script's own; 2 for what cannot be read or written."
+
+# A command in a module of its own: name -> (module, help, what its --help says at the end). The module has
+# ``add_arguments(parser)`` and ``main(options) -> int``, and is imported when its command is given. bench parses its
+# arguments itself.
 _COMMANDS = {
-    "build": ("torchair_autofuse.deliver.package.command", "build recorded fused ops as a package for CANN"),
-    "diff": ("torchair_autofuse.diff", "what differs between the reports of two runs, saved with --json"),
-    "inspect": ("torchair_autofuse.inspection", "show the definition of a fused op, or of every op of a library"),
-    "cache": ("torchair_autofuse.cache_command", "list, prune or clear the cache"),
-    "patterns": ("torchair_autofuse.plan.patterns.command", "list the named patterns, with an example each"),
+    "build": (
+        "torchair_autofuse.deliver.package.command",
+        "build recorded fused ops as a package for CANN",
+        "Without CANN the project is written and nothing built. See docs/deploy-package.md. "
+        "Exit status: 0; 1 when the build failed; 2 for bad arguments.",
+    ),
+    "diff": (
+        "torchair_autofuse.diff",
+        "say what differs between the reports of two runs, saved with --json",
+        "Exit status: 0 when nothing differs, 1 when something does, 2 for a file that holds no reports.",
+    ),
+    "inspect": (
+        "torchair_autofuse.inspection",
+        "show the definition of a fused op, or of every op of a library",
+        "See docs/definition.md. Exit status: 0; 1 when a definition is not good; 2 when there is none.",
+    ),
+    "cache": (
+        "torchair_autofuse.cache_command",
+        "list, prune or clear the cache",
+        "The folder is TORCHAIR_AUTOFUSE_CACHE_DIR, by default the user's cache folder.",
+    ),
+    "patterns": (
+        "torchair_autofuse.plan.patterns.command",
+        "list the named patterns, with an example each",
+        "GF_AUTOFUSION_DISABLE=swiglu,rope keeps ops of these patterns from being fused.",
+    ),
     "verify": (
         "torchair_autofuse.trust.verify_command",
         "run a script and compare its graphs fused, unfused and in f64",
+        f"{_FLAGS}Exit status: 0; 1 on a difference or when no graph was run; the script's own when it fails.",
     ),
-    "bisect": ("torchair_autofuse.trust.bisect_command", "find the fused op that makes a script wrong or fail"),
-    "doctor": ("torchair_autofuse.doctor", "what is installed, what works here, what to do about what does not"),
+    "bisect": (
+        "torchair_autofuse.trust.bisect_command",
+        "find the fused op that makes a script wrong or fail",
+        f"{_FLAGS}Without --check and --expect-exit graphs are compared as verify does. Exit status: 1 when an op is "
+        "found, 0 when nothing is wrong, 3 when it is wrong without fusion too, 4 when it comes and goes, 2 for bad "
+        "arguments.",
+    ),
+    "doctor": (
+        "torchair_autofuse.doctor",
+        "say what is installed, what works here, what to do about what does not",
+        "Exit status: 1 when something that is needed here is missing.",
+    ),
     "probe": (
         "torchair_autofuse.probe.command",
         "run the probes of docs/hardware-assumptions.md, write a report to send",
+        "Exit status: 0; 1 when something differs or failed; 2 for bad arguments, or without an NPU.",
     ),
 }
 
@@ -65,18 +108,26 @@ def _drop_output() -> None:
 
 
 def _main(given: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m torchair_autofuse", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m torchair_autofuse", description=_ABOUT, epilog=_MORE)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser(
-        "run", help="run a script with fusion on, then print the fusion reports", allow_abbrev=False
+        "run",
+        help="run a script with fusion on, then print the fusion reports",
+        description="Run a script with fusion on, then print the fusion reports.",
+        epilog=_FLAGS + _OF_SCRIPT,
+        allow_abbrev=False,
     )
     _add_files(run)
     run.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
     run.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
     explain = commands.add_parser(
-        "explain", help="say what would be fused in a script or a saved graph", allow_abbrev=False
+        "explain",
+        help="say what would be fused in a script or a saved graph",
+        description="Say what would be fused in a script, which is run unfused, or in a saved graph.",
+        epilog=f"{_FLAGS}Options may also follow a saved graph. {_OF_SCRIPT}",
+        allow_abbrev=False,
     )
     _add_files(explain)
     explain.add_argument("target", help="script.py, or graph.pb (a serialized ModelDef; .gz is fine)")
@@ -85,9 +136,11 @@ def _main(given: list[str]) -> int:
     )
     explain.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
-    for name, (_, text) in _COMMANDS.items():
+    for name, (_, text, _) in _COMMANDS.items():
         commands.add_parser(name, help=text)
-    commands.add_parser("bench", help="print the project's measures (in a checkout)", add_help=False)
+    commands.add_parser(
+        "bench", help="print the project's measures (in a checkout; several minutes as a whole)", add_help=False
+    )
 
     if given[:1] == ["bench"]:
         from torchair_autofuse.bench import main as bench
@@ -107,9 +160,10 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(name: str, args: Sequence[str]) -> int:
-    where, text = _COMMANDS[name]
+    where, text, more = _COMMANDS[name]
     module = importlib.import_module(where)
-    parser = argparse.ArgumentParser(prog=f"python -m torchair_autofuse {name}", description=text)
+    about = f"{text[0].upper()}{text[1:]}."
+    parser = argparse.ArgumentParser(prog=f"python -m torchair_autofuse {name}", description=about, epilog=more)
     module.add_arguments(parser)
     status: int = module.main(parser.parse_args(args))
     return status

@@ -94,6 +94,8 @@ def _total(name: str, change: Change | None, value: object) -> Text:
 def _percent(change: Change) -> str:
     if not isinstance(change.before, (int, float)) or not isinstance(change.after, (int, float)) or not change.before:
         return ""
+    if isinstance(change.before, bool):  # "run unfused"
+        return ""
     return f" ({100 * (change.after - change.before) / change.before:+.1f}%)"
 
 

@@ -6,6 +6,7 @@ import gzip
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,6 +226,12 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     out = capsys.readouterr().out
     assert stop.value.code == 0 and all(f"    {c} " in out for c in ("run", "explain", "diff", "doctor", "bench"))
+    for command in re.findall(r"^    (\w+) ", out, re.MULTILINE):
+        with pytest.raises(SystemExit) as stop:
+            raise SystemExit(main([command, "--help"]))
+        text = capsys.readouterr().out
+        assert stop.value.code == 0 and f"usage: python -m torchair_autofuse {command} " in text
+        assert "`" not in out + text, "a help text is no page"
 
 
 # ---- files of reports ---------------------------------------------------------------------------------------------
@@ -352,7 +359,18 @@ def test_doctor_knows_what_is_not_installed(
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["doctor"]) == 1
     rows = [line for line in capsys.readouterr().out.splitlines() if "torch_npu" in line and "│" in line]
-    assert "pip install 'torchair_autofuse[host]'" in rows[0]  # what is in brackets is no markup
+    assert "pip install -e '.[host]'" in rows[0]  # what is in brackets is no markup
+
+
+@wheel
+def test_doctor_prints_a_long_cache_path_whole(
+    tmp_path: Path, plugin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = tmp_path / ("a" * 80)
+    monkeypatch.setenv("TORCHAIR_AUTOFUSE_CACHE_DIR", str(cache))
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["doctor"]) == 0
+    assert f"cache: {cache}\n" in capsys.readouterr().out
 
 
 def test_a_reader_that_has_seen_enough(tmp_path: Path, graph: bytes) -> None:

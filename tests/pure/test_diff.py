@@ -152,6 +152,11 @@ def test_what_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert data["graphs"][1] == {**compare([REPORT], [REPORT]).to_dict()["graphs"][0], "name": "same"}
 
 
+def test_what_is_no_number_has_no_percentage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", *files(tmp_path, [replace(REPORT, run_unfused=True)], [REPORT])]) == 1
+    assert "  run unfused: True -> False\n" in capsys.readouterr().out
+
+
 def test_graphs_of_one_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", *files(tmp_path, [report(name="old")], [report(name="new"), report(name="new")])]) == 1
     out = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

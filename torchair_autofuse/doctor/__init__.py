@@ -34,16 +34,18 @@ def main(options: argparse.Namespace) -> int:
 
         return typecheck(options.ascendc_include, options.compiler, options.compiler_flag)
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("what", "state", "found", "what to do")
+    table = Table("what", "state", *(Column(title, overflow="fold") for title in ("found", "what to do")))
     found = list(findings())
     for f in found:
         table.add_row(f.what, f.state, f.text, f.advice)
     console = Console(width=max(100, Console().width), highlight=False, markup=False, emoji=False)
     console.print(table)
     for f in found:
-        if len(f.advice) > 20:  # a cell of the table may break it
+        if any(len(word) > 30 for word in f.text.split()):  # a cell of the table may break it: a path to copy
+            console.print(f"{f.what}: {f.text}", soft_wrap=True)
+        if len(f.advice) > 20:
             console.print(f"{f.what}: {f.advice}", soft_wrap=True)
     return 1 if any(f.state == "missing" for f in found) else 0
 

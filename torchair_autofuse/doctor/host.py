@@ -44,7 +44,7 @@ def _package(name: str, need: str) -> Finding:
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", f"not installed (needs {need})", "pip install 'torchair_autofuse[host]'")
+        return Finding(name, "missing", f"not installed (needs {need})", "pip install -e '.[host]' in a checkout")
     tested = " to " in need or found.split("+")[0] == need
     return Finding(name, "ok" if tested else "note", found, "" if tested else f"tested with {need} only")
 

@@ -27,12 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     by.add_argument("--expect-exit", action="store_true", help="the exit status alone decides; graphs are not compared")
     parser.add_argument("--status", type=int, default=0, metavar="N", help="the exit status that is right (default 0)")
     parser.add_argument(
-        "--out", default="autofuse_bisect", metavar="DIR", help="new folder for logs and the reproduction"
+        "--out",
+        default="autofuse_bisect",
+        metavar="DIR",
+        help="new folder for logs and the reproduction (default: autofuse_bisect)",
     )
     parser.add_argument("--timeout", type=_seconds, metavar="S", help="seconds of one try, after which it hangs "
                         "(default: ten times the try without fused ops, at least 60)")  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=2, metavar="N", help="how often deciding tries are made")
-    parser.add_argument("--calls", type=int, default=3, metavar="N", help="calls of each graph that are compared")
+    parser.add_argument(
+        "--repeats", type=int, default=2, metavar="N", help="how often deciding tries are made (default 2)"
+    )
+    parser.add_argument(
+        "--calls", type=int, default=3, metavar="N", help="calls of each graph that are compared (default 3)"
+    )
     parser.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
 
