@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for project, build and package")
     parser.add_argument(
         "--defs", type=Path, metavar="PATH",
-        help="definitions: the ops folder of a cache, a folder of *.afop.pb, one file or library (default: the cache's)",
+        help="definitions: the ops folder of a cache, a folder of *.afop.pb, one file or library "
+        "(default: the cache's)",
     )  # fmt: skip
     parser.add_argument(
         "--without", action="append", default=[], metavar="OP_TYPE", help="leave an op out; may be given several times"
