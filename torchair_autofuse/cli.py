@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchair_autofuse.script import ALL_PASSES, execute, flags, variables
+from torchair_autofuse.script import ALL_PASSES, add_rest, execute, flags, variables
 
 _ABOUT = (
     "Fuses small vector ops of the graphs that torch.compile with TorchAir makes for an Ascend NPU. "
@@ -120,7 +120,7 @@ def _main(given: list[str]) -> int:
     )
     _add_files(run)
     run.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
-    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
+    add_rest(run)
 
     explain = commands.add_parser(
         "explain",
@@ -134,7 +134,7 @@ def _main(given: list[str]) -> int:
     explain.add_argument(
         "--kernels", action="store_true", help="print loop IR and kernel source of every fused op too (before a script)"
     )
-    explain.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
+    add_rest(explain)
 
     for name, (_, text, _) in _COMMANDS.items():
         commands.add_parser(name, help=text)

@@ -240,5 +240,5 @@ def _file_state(op: Any, folder: Path, name: str) -> str:
 
 
 def _fail(text: str) -> int:
-    print(f"inspect: {text}", file=sys.stderr)
+    print(f"torchair_autofuse: inspect: {text}", file=sys.stderr)
     return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import runpy
 import sys
@@ -15,6 +16,12 @@ from typing import Any
 ALL_PASSES = "--enable_autofuse=true;--autofuse_enable_pass=all"
 
 Then = Callable[[Mapping[str, Any]], None]
+
+
+def add_rest(parser: argparse.ArgumentParser) -> None:
+    """``args``: all that follows the script, which are the script's own arguments."""
+    rest = parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
+    rest.required = False  # else an error about a missing script asks for them too
 
 
 def flags() -> str:

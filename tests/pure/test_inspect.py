@@ -138,8 +138,11 @@ def test_errors(run, tmp_path, name, data, expected):
     if data is not None:
         (tmp_path / name).write_bytes(data)
     status, out, err = run(tmp_path / name)
-    assert (status, out) == (2, "") and err.startswith("inspect: ") and expected in err
+    assert (status, out) == (2, "") and err.startswith("torchair_autofuse: inspect: ") and expected in err
 
 
 def test_no_op_of_that_type(run, folder):
-    assert run(folder, "--op", "Other")[0::2] == (2, f"inspect: {folder}: no definition of a type with 'Other' in it\n")
+    assert run(folder, "--op", "Other")[0::2] == (
+        2,
+        f"torchair_autofuse: inspect: {folder}: no definition of a type with 'Other' in it\n",
+    )

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from torchair_autofuse.script import flags, variables
+from torchair_autofuse.script import add_rest, flags, variables
 from torchair_autofuse.trust.attempt import Plan
 from torchair_autofuse.trust.bisect import empty_folder
 from torchair_autofuse.trust.repro import write_readme
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calls", type=int, default=3, metavar="N", help="calls of each graph that are compared (default 3)"
     )
     parser.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
+    add_rest(parser)
 
 
 def main(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from torchair_autofuse.script import execute, flags, variables
+from torchair_autofuse.script import add_rest, execute, flags, variables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON too")
     parser.add_argument("script", help="a Python script that compiles with torchair.get_npu_backend")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments for the script")
+    add_rest(parser)
 
 
 def main(options: argparse.Namespace) -> int:
