@@ -203,3 +203,24 @@ def test_what_cannot_be_built(make_op):
     twice = build_op_hosts([op.files, {**op.files, "op_host.cpp": source + "\n"}])
     with pytest.raises(HostRuleError, match="is there twice"):
         _ = twice[1].registration
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "no symbols"])
+def test_sizes_that_are_no_shapes_are_refused(ops, name):
+    """Products of them would overflow, and a divisor could come out as zero."""
+    op, host = ops[name]
+    kernel, platform = op.made.kernel, Platform.of(TARGET)
+    fine = {s.name: 3 for s in kernel.symbols}
+
+    def tiled(symbols):
+        inputs = [p.name for p in kernel.inputs]
+        shapes = {n: tuple(min(d, 2**62) for d in dims) for n, dims in op.made.shapes(symbols).items() if n in inputs}
+        return host.tiling([shapes[n] for n in inputs], platform)
+
+    assert tiled(fine) is not None
+    for symbol in fine:
+        for size in (-1, 2**41, 2**62):
+            assert tiled({**fine, symbol: size}) is None, (symbol, size)
+    if len(fine) > len({s.param for s in kernel.symbols}):  # several of one tensor
+        assert tiled(dict.fromkeys(fine, 2**30)) is None
+        assert tiled({**dict.fromkeys(fine, 0), next(iter(fine)): 2**62}) is None

@@ -21,6 +21,10 @@ _GE_NAMES = {
 }  # fmt: skip
 
 
+MOST_ELEMENTS = 2**40
+"""Of one tensor: larger ones have no room in the memory of any device, and their sizes could overflow in the tiling."""
+
+
 @dataclass(frozen=True)
 class HostPlan:
     """What the host does before a launch. ``fields``: the steps that become tiling data, in order.
@@ -64,10 +68,28 @@ def op_host_cpp(plan: HostPlan) -> str:
         inputs=[_param(p.name, p.dtype, p.dims) for p in kernel.inputs],
         outputs=[_param(p.name, p.dtype, p.dims) for p in kernel.outputs],
         symbols=sources,
+        sizes=_impossible(kernel),
+        most_elements=MOST_ELEMENTS,
         uses_workspace=plan.workspace_bytes != 0,
         readers=sorted({s["input"] for s in sources}, key=str),
         socs=soc_configs(plan.npu_arch),
     )
+
+
+def _impossible(kernel: Kernel) -> list[str]:
+    """C++ conditions under which the sizes are no shapes of tensors: on the symbols of each input, then on outputs."""
+    found = []
+    for p in kernel.inputs:
+        own = [s.name for s in kernel.symbols if s.param == p.name]
+        if own:
+            single = [f"{name} {bound}" for name in own for bound in ("< 0", "> most")]
+            together = [f"1.0 * {' * '.join(own)} > most"] if len(own) > 1 else []
+            found.append(" || ".join([*single, *together]))
+    for p in kernel.outputs:
+        dims = [to_cpp(from_expr(d)) for d in p.dims]
+        if any(not isinstance(d, int) for d in p.dims):
+            found.append(f"1.0 * {' * '.join(f'({d})' for d in dims)} > most")
+    return found
 
 
 def tiling_part(plan: HostPlan) -> str:
