@@ -66,7 +66,7 @@ CLUSTERS: list[tuple[str, Make, Dims, str, tuple[str, ...]]] = [
         lambda b: sliced(b, _abs(b, (7,)), 0, 0, 7, 2, name="s"),
         [],
         "AF205",
-        ("s: 4 of 7 elements from 0 on, every 2th,",),
+        ("s: 4 of 7 elements from 0 on with step 2",),
     ),
     ("slice of rows that were joined otherwise", _many, [], "AF205", ("cat: the axes of its result", "that abs:0 is")),
     ("x + x.T", _shared, [], "AF211", ("two different index maps",)),

@@ -186,7 +186,7 @@ class Domain(Maps):
             for k, (digits, start, step, size) in enumerate(zip(frame, starts, steps, sizes)):
                 window = index_maps.window(self.atoms, digits, shape[k], start, step, size)
                 if window is None:
-                    every = "" if step == 1 else f", every {step}th," if step > 0 else ", backwards,"
+                    every = "" if step == 1 else f" with step {step}" if step > 0 else ", backwards,"
                     text = (
                         f"{expr.to_str(size)} of {expr.to_str(shape[k])} elements from {expr.to_str(start)} on{every}"
                     )
