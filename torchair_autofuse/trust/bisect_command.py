@@ -82,7 +82,8 @@ def _search(tries: Tries, repeats: int) -> BisectResult:
 
 def _say(made: Attempt) -> None:
     allowed = f"all {len(made.ops)}" if made.fuel is None else str(made.fuel)
-    print(f"{allowed} fused ops: {'right' if made.good else made.why} ({made.seconds:.1f} s)", flush=True)
+    ops = "fused op" if allowed.split()[-1] == "1" else "fused ops"
+    print(f"{allowed} {ops}: {'right' if made.good else made.why} ({made.seconds:.1f} s)", flush=True)
 
 
 def _reproduce(tries: Tries, result: BisectResult, folder: Path, options: argparse.Namespace) -> BisectResult:

@@ -59,7 +59,8 @@ class BisectResult:
             return f"It is flaky: {self.why} ({tries}). What is found by bisecting would mean nothing."
         assert self.op is not None
         lines = [
-            f"Found in {tries}: with {self.fuel} fused ops it is wrong, with {(self.fuel or 1) - 1} it is right.",
+            f"Found in {tries}: with {self.fuel} fused op{'' if self.fuel == 1 else 's'} it is wrong, "
+            f"with {(self.fuel or 1) - 1} it is right.",
             f"op: {self.op.op_type}",
             f"graph: {self.op.graph}",
             f"nodes: {', '.join(self.op.nodes)}",
@@ -87,7 +88,7 @@ def search(attempt: Try, repeats: int = 2) -> BisectResult:
             tried.append(made)
             if before is not None and before.good != made.good:
                 bad = made if before.good else before
-                allowed = "all fused ops" if fuel is None else f"{fuel} fused ops"
+                allowed = "all fused ops" if fuel is None else f"{fuel} fused op{'' if fuel == 1 else 's'}"
                 why = f"with {allowed} it was right once and wrong once ({bad.why})"
                 return BisectResult("flaky", tuple(tried), why=why)
             first = first or made
