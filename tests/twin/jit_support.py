@@ -27,7 +27,10 @@ MAX_RANK = 25
 
 
 def make_cann(home: Path) -> Cann:
-    """A CANN 9.2 home with look-alikes of headers, libraries and compilers."""
+    """A CANN 9.2 home with look-alikes of headers, libraries and compilers.
+
+    None is called libascendcl.so: a process that holds one by that name looks like one with CANN.
+    """
     for root in (TWIN_CANN / "include", TWIN_CANN / "include_9_2"):
         for path in root.rglob("*.h"):
             target = home / "include" / path.relative_to(root)
@@ -38,7 +41,7 @@ def make_cann(home: Path) -> Cann:
     tools.mkdir()
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-fPIC", "-shared", f"-I{home / 'include'}"]
     flags += ["-D_GLIBCXX_USE_CXX11_ABI=0"]
-    for name, source, linked in (("ascendcl", "acl.cpp", ["-ldl"]), ("graph", "graph.cpp", ["-lascendcl"])):
+    for name, source, linked in (("acl_rt", "acl.cpp", ["-ldl"]), ("graph", "graph.cpp", ["-lacl_rt"])):
         out = libraries / f"lib{name}.so"
         command = [find_compiler().compiler, *flags, str(TWIN_CANN / "jit" / source), "-o", str(out)]
         subprocess.run([*command, f"-L{libraries}", f"-Wl,-rpath,{libraries}", *linked], check=True)
@@ -58,7 +61,7 @@ def older_runtime(cann: Cann, out: Path) -> Path:
     flags += [f"-I{TWIN_CANN / 'include'}", "-D_GLIBCXX_USE_CXX11_ABI=0", str(whole), "-shared", "-o", str(out)]
     libraries = cann.home / "lib64"
     subprocess.run(
-        [find_compiler().compiler, *flags, f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lgraph", "-lascendcl"],
+        [find_compiler().compiler, *flags, f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lgraph", "-lacl_rt"],
         check=True,
     )
     return out
@@ -69,7 +72,7 @@ class Ge:
 
     def __init__(self, cann: Cann) -> None:
         ctypes.CDLL(str(runtime_library(find_compiler(), store(None))), mode=ctypes.RTLD_GLOBAL)
-        self.acl = ctypes.CDLL(str(cann.home / "lib64" / "libascendcl.so"))
+        self.acl = ctypes.CDLL(str(cann.home / "lib64" / "libacl_rt.so"))
         self.lib = ctypes.CDLL(str(cann.home / "lib64" / "libgraph.so"))
         for function in (self.lib.twin_ge_ir, self.acl.twin_acl_error):
             function.restype = ctypes.c_char_p
