@@ -13,6 +13,7 @@ from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.loop.ir import Cast, Const, Load
 from torchair_autofuse.lower.finish import Lowered
+from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.recompute import Group
 
@@ -287,6 +288,17 @@ def test_uniform_operands_are_constants(make, value: float) -> None:  # type: ig
     assert [str(r) for r in made.inputs] == ["arg0:0"]
     (const,) = [v for v in made.kernel.nests[0].values if isinstance(v, Const)]
     assert repr(const.value) == repr(float(np.float32(value)))
+
+
+def test_uniform_behind_more_views_than_python_can_nest() -> None:
+    b = GraphBuilder()
+    x, u = b.data([2, 3]), b.op("Fill", b.const([2, 3]), b.const(2.5, F32))
+    for i in range(1500):
+        u = b.op("Reshape", u, b.const([3, 2] if i % 2 == 0 else [2, 3]))
+    b.output(b.op("Mul", x, u, name="m"))
+    graph = graph_of(b)
+    assert uniform_value(graph, graph.by_name["m"].inputs[1]) == 2.5  # type: ignore[arg-type]
+    assert [str(r) for r in kernel_of(graph, "m").inputs] == ["arg0:0"]
 
 
 def test_a_constant_that_varies_is_loaded() -> None:

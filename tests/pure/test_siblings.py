@@ -20,9 +20,11 @@ from plan_build import (
     run_nodes,
 )
 
+from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.plan import plan
+from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.plan.siblings import NEAR
 
 
@@ -95,6 +97,35 @@ def test_what_does_not_fit_together_stays_as_it_was() -> None:
     fits = lambda group: Reason("AF212", "too large") if len(group.nodes) > 4 else None  # noqa: E731
     made = plan(graph, Context(), ALL, fits, node_costs(graph))
     assert groups(made) == [["a0", "b0", "a1", "b1"], ["a2", "b2"]] and made.refusals == ()
+
+
+def test_tries_grow_with_the_siblings_alone() -> None:
+    def tries(n: int) -> int:
+        b = GraphBuilder()
+        x = b.data((64, 64))
+        b.output(*(reduced(b, "ReduceSum", x, 1, f"n{i}") for i in range(n)))
+        graph = graph_of(b)
+        asked: list[int] = []
+
+        def fits(group: Group) -> Reason | None:
+            asked.append(len(group.nodes))
+            return Reason("AF212", "too large") if len(group.nodes) > 2 else None
+
+        made = plan(graph, Context(), ALL, fits, node_costs(graph))
+        assert groups(made) == [[f"n{i}", f"n{i + 1}"] for i in range(0, n, 2)]
+        return len(asked)
+
+    assert tries(48) <= 2.2 * tries(24)
+
+
+def test_thousands_of_siblings_are_put_in_order_at_once() -> None:
+    b = GraphBuilder()
+    x = b.data((4, 6))
+    b.output(*(b.op("Relu", x, name=f"n{i}") for i in range(4000)))
+    graph = graph_of(b)
+    nodes = [n for n in graph.nodes if n.type == "Relu"]
+    assert connected_order(graph, nodes) == nodes
+    assert connected_order(graph, nodes[1:], {"n0"}) == nodes[1:]
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

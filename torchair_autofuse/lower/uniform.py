@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Union
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,42 +27,60 @@ def uniform_value(graph: Graph, ref: TensorRef) -> Scalar | None:
 
     Small constants count, and what Fill, ZerosLike, OnesLike and Fills make, also through views and broadcasts.
     """
+    known = _KNOWN.setdefault(graph, {})
+    chain: list[TensorRef] = []  # each is made of the next
+    here: TensorRef | None = ref
+    value: Scalar | None = None
+    while here is not None:
+        if here in known:
+            value = known[here]
+            break
+        chain.append(here)
+        value, here = _step(graph, here)
+    for made in reversed(chain):
+        dtype = graph.info(made).dtype
+        value = known[made] = None if value is None or dtype is None else _typed(value, dtype)
+    return value
+
+
+_KNOWN: WeakKeyDictionary[Graph, dict[TensorRef, Scalar | None]] = WeakKeyDictionary()
+
+
+def _step(graph: Graph, ref: TensorRef) -> tuple[Scalar | None, TensorRef | None]:
+    """The number that the tensor holds, or the tensor whose number it holds; neither where that is not known."""
     info = graph.info(ref)
     if info.dtype is None:
-        return None
+        return None, None
     if info.value:
         first = info.value[0]
         same = isinstance(first, (int, float, bool)) and len({repr(v) for v in info.value}) == 1
-        return _typed(first, info.dtype) if same else None
+        return (first if same else None), None
     node = graph.by_name[ref.node]
     rule = RULES.get(node.type)
     if rule is None or (rule.kind != "view" and node.type not in GENERATORS):
-        return None
+        return None, None
     view = op_view(graph, node)
     if any(i.dtype is None or i.shape is None for i in (info, *view.inputs) if i) or rule.check(view) is not None:
-        return None
+        return None, None
     if rule.kind != "view":
-        known = _generated(graph, node)
-    elif rule.movement is not None and isinstance(rule.movement(view), (Join, Margin)):
-        return None  # of several parts each may be another number
-    else:
-        known = _of_input(graph, node, data_positions(node, rule)[0])
-    return None if known is None else _typed(known, info.dtype)
+        return _generated(node)
+    if rule.movement is not None and isinstance(rule.movement(view), (Join, Margin)):
+        return None, None  # of several parts each may be another number
+    return None, _input(node, data_positions(node, rule)[0])
 
 
-def _generated(graph: Graph, node: Node) -> Scalar | None:
+def _generated(node: Node) -> tuple[Scalar | None, TensorRef | None]:
     if node.type in ("ZerosLike", "OnesLike"):
-        return int(node.type == "OnesLike")
+        return int(node.type == "OnesLike"), None
     position = GENERATORS[node.type]
     if position is not None:
-        return _of_input(graph, node, position)
+        return None, _input(node, position)
     value: Any = node.attrs.get("value")
-    return value if isinstance(value, (int, float, bool)) else None
+    return (value if isinstance(value, (int, float, bool)) else None), None
 
 
-def _of_input(graph: Graph, node: Node, position: int) -> Scalar | None:
-    ref = node.inputs[position] if position < len(node.inputs) else None
-    return None if ref is None else uniform_value(graph, ref)
+def _input(node: Node, position: int) -> TensorRef | None:
+    return node.inputs[position] if position < len(node.inputs) else None
 
 
 def _typed(value: Any, dtype: DType) -> Scalar:

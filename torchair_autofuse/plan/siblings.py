@@ -8,6 +8,7 @@ rotated by the same cosines. What two kernels read of a vector, such as a bias, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
@@ -22,6 +23,7 @@ from torchair_autofuse.plan.pieces import Fits, trim
 
 NEAR = 32
 """Nodes between two siblings beyond which large results are not made earlier: they would only occupy memory."""
+_OPEN = 4  # clusters that a sibling is tried with, the last ones first: those before them are full, or far away
 
 
 def merge_siblings(
@@ -40,7 +42,7 @@ def merge_siblings(
                 continue
             if not _shares_well(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
                 continue
-            alike = (c for c in made if _equal_domains(graph, c, cluster, ref))
+            alike = islice((c for c in reversed(made) if _equal_domains(graph, c, cluster, ref)), _OPEN)
             other = next((c for c in alike if _merge(graph, clusters, c, cluster, ref, options, hints, fits)), None)
             if other is None:
                 made.append(cluster)

@@ -9,7 +9,6 @@ launch_us = 4.0
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -27,6 +26,8 @@ else:
 
 Entry = tuple[str, str, tuple[float, ...]]
 """(SoC or architecture, "" for all; name of the number, "vector." before those of instructions; its values)."""
+
+_MOST, _LEAST_RATE = 1e9, 1e-6  # so that times stay finite
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def read_costs(path: str) -> CostFile:
             return CostFile(warnings=(Reason("AF108", f"cost file {shown} {state}; built-in numbers are used"),))
         with open(full, "rb") as file:
             data = tomllib.load(file)
-    except (OSError, ValueError) as error:  # ValueError: no toml, not UTF-8, or a path no file can have
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no toml, not UTF-8, or a path no file can have
         text = f"cost file {shown} cannot be read: {error}; built-in numbers are used"
         return CostFile(warnings=(Reason("AF108", text),))
     entries: list[Entry] = []
@@ -82,18 +83,26 @@ def _read(
             )
         else:
             values = tuple(value) if isinstance(value, list) else (value,)
+            least = _LEAST_RATE if name.endswith("_rate") else 0.0
             usable = len(values) == counts[name] and all(_is_number(v) for v in values)
-            if usable and (values[0] or not name.endswith("_rate")):
+            if usable and values[0] >= least:
                 entries.append((where, name, tuple(float(v) for v in values)))
             else:
                 expected = "a number" if counts[name] == 1 else f"{counts[name]} numbers"
-                least = "more than 0" if name.endswith("_rate") else "at least 0"
-                text = f"cost file {shown}: {clip(label)}: expected {expected} of {least}, got {clip(str(value))}"
+                limits = f"from {least:g} to {_MOST:g}"
+                text = f"cost file {shown}: {clip(label)}: expected {expected} {limits}, got {_shown(value)}"
                 warnings.append(Reason("AF108", f"{text}; the built-in value is used"))
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _shown(value: object) -> str:
+    try:
+        return clip(str(value))
+    except ValueError:  # an integer of more digits than Python prints
+        return "an integer that is too large"
 
 
 def _counts() -> dict[str, int]:
