@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,22 @@ def test_threads_and_tasks_do_not_see_each_others(plugin: Any) -> None:
     assert seen == {"thread": False, "inside": True, "outside": False}
 
 
+def test_the_body_of_an_async_function_is_inside(plugin: Any) -> None:
+    @options(max_fusions=3)
+    async def work(name: str) -> tuple[str, int | None]:
+        await asyncio.sleep(0)
+        return name, plugin.active_options().max_fusions
+
+    class Owner:
+        @options(max_fusions=4)
+        async def work(self) -> int | None:
+            return plugin.active_options().max_fusions  # type: ignore[no-any-return]
+
+    assert work.__name__ == "work" and asyncio.iscoroutinefunction(work)
+    assert asyncio.run(work("a")) == ("a", 3) and asyncio.run(Owner().work()) == 4
+    assert plugin.active_options().max_fusions is None
+
+
 def test_wrapped_models_each_have_their_own(plugin: Any) -> None:
     strict = options(precision="strict")(compiled())
     plain = options(ON, max_fusions=0)(compiled())
@@ -197,6 +214,16 @@ def test_mistakes_are_told_at_once(plugin: Any) -> None:
         options(3)
     with pytest.raises(TypeError, match="wraps what is called"):
         options(ON)(3)
+
+    def pieces() -> Iterator[int]:
+        yield 1
+
+    async def later() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (pieces, later):
+        with pytest.raises(TypeError, match="cannot wrap the generator"):
+            options(ON)(function)
 
 
 def test_it_is_still_the_module_of_options(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from torchair_autofuse.host import kernels
 from torchair_autofuse.host.kernels import HostKernel
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.trust import session
+from torchair_autofuse.trust.inputs import randomised
 from torchair_autofuse.trust.measure import class_names
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
@@ -183,12 +184,25 @@ def _fail(x: torch.Tensor) -> torch.Tensor:
     raise ValueError("an error of the model")
 
 
+def test_random_integers_like_the_largest() -> None:
+    example = torch.tensor([2**63 - 1, -(2**63)])
+    (made,) = randomised((example,), 0)
+    assert made.dtype == example.dtype and made.shape == example.shape and not made.equal(example)
+    assert randomised((example[:1],), 0)[0].item() == 2**63 - 2  # nearest to it that torch.randint gives
+
+
 def test_bad_arguments(plugin: Any) -> None:
     x, w = values()
     with pytest.raises(ValueError, match="2 tensors are among the inputs, 1 shapes given"):
         verify(three, x, w, shapes=[[(3, 16)]])
     with pytest.raises(ValueError, match="repeats"):
         verify(three, x, w, repeats=0)
+    with pytest.raises(ValueError, match="expected a shape such as"):
+        verify(three, x, w, shapes=[(3, 16)])
+    with pytest.raises(ValueError, match="examples: expected tuples"):
+        verify(three, x, w, examples=[x])
+    with pytest.raises(TypeError, match="expected a module or function, got 3"):
+        verify(3, x)
     with pytest.raises(ValueError, match="no output requires grad"):
         verify(three, x, w, backward=True)
 

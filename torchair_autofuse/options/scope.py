@@ -7,6 +7,7 @@ kept in a context variable, so threads and asyncio tasks do not see each other's
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -50,10 +51,23 @@ class Scope:
         _active.set(_active.get()[:-1])
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, called inside the scope; what else it has (a module's attributes) is looked up on it."""
+        """``function``, called inside the scope; what else it has (a module's attributes) is looked up on it.
+
+        Of an async function the awaited body is inside. Raises TypeError for a generator, which runs in pieces.
+        """
         if not callable(function):
             raise TypeError(f"options(...) wraps what is called, such as a compiled model, not {function!r}")
-        return _Inside(self, function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"options(...) cannot wrap the generator {function!r}: wrap the model that it calls")
+        return self._awaited(function) if inspect.iscoroutinefunction(function) else _Inside(self, function)
+
+    def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def inside(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return await function(*args, **kwargs)
+
+        return inside
 
 
 class _Inside:

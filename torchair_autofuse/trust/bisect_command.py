@@ -51,11 +51,16 @@ def main(options: argparse.Namespace) -> int:
             raise ValueError(f"{options.script}: no such script")
         if options.repeats < 1 or options.calls < 1:
             raise ValueError("--repeats and --calls take a number of at least 1")
+        if options.check is not None:
+            compile(options.check, "--check", "eval")
         folder = empty_folder(Path(options.out).absolute())
+    except SyntaxError as error:
+        print(f"torchair_autofuse: bisect: --check is no expression: {error.msg}: {options.check!r}", file=sys.stderr)
+        return USAGE
     except (ValueError, OSError) as error:
         print(f"torchair_autofuse: bisect: {error}", file=sys.stderr)
         return USAGE
-    by = "check" if options.check else "exit" if options.expect_exit else "verify"
+    by = "check" if options.check is not None else "exit" if options.expect_exit else "verify"
     plan = Plan(
         options.script, tuple(options.args), "", by=by, check=options.check or "", calls=options.calls,
         status=options.status,

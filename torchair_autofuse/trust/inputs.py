@@ -41,11 +41,15 @@ def randomised(args: Args, seed: int, shapes: Sequence[Sequence[int]] | None = N
     """Arguments like the given with random values, in the given ``shapes`` if any, one per tensor in order.
 
     Floats are normal with the example's mean and spread; integers uniform over the example's range; bools even. Raises
-    ValueError when the number of shapes is not that of the tensors.
+    ValueError when the number of shapes is not that of the tensors, or one is no shape.
     """
     found = list({id(t): t for _, t in tensors(args)}.values())
     if shapes is not None and len(shapes) != len(found):
         raise ValueError(f"shapes: {len(found)} tensors are among the inputs, {len(shapes)} shapes given for them")
+    for shape in shapes or ():
+        sizes = shape if isinstance(shape, Sequence) else (None,)
+        if not all(isinstance(n, int) and n >= 0 for n in sizes):
+            raise ValueError(f"shapes: expected a shape such as (2, 3) for each tensor, got {shape!r}")
     wanted = {id(t): tuple(s) for t, s in zip(found, shapes or [t.shape for t in found])}
     generator = torch.Generator().manual_seed(seed)
     return copied(args, lambda t: _random_like(t.detach().cpu(), wanted[id(t)], generator).to(t.device))
@@ -63,7 +67,9 @@ def _random_like(example: torch.Tensor, shape: tuple[int, ...], generator: torch
         values = torch.randn(shape, generator=generator, dtype=torch.float64) * spread + mean
         return values.to(example.dtype)
     low, high = (int(example.min()), int(example.max())) if example.numel() else (0, 0)
-    return torch.randint(low, high + 1, shape, generator=generator).to(example.dtype)
+    top = torch.iinfo(torch.int64).max  # randint leaves out its upper end, which can be no more than this
+    values = torch.randint(min(low, top - 1), min(high + 1, top), shape, generator=generator)
+    return values.to(example.dtype)
 
 
 @contextmanager

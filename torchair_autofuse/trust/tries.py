@@ -49,7 +49,8 @@ class Tries:
         elif verdict is not None:
             why = str(verdict["why"])
         elif ended < 0:
-            why = f"the process was ended by signal {signal.Signals(-ended).name}"
+            name = next((s.name for s in signal.Signals if s == -ended), str(-ended))  # most realtime ones have none
+            why = f"the process was ended by signal {name}"
         elif ended == self._plan.status and self._plan.by == "exit":
             why = ""  # os._exit in the script
         else:

@@ -42,10 +42,12 @@ def verify(
 
     Neither the arguments nor the model's parameters, buffers and gradients are changed. What a fused graph does wrong
     is in the report; an error that the model has without fusion too is raised as it is. Raises ValueError for a bad
-    option or shapes that do not fit the inputs.
+    option, and for shapes or examples that do not fit the inputs.
     """
     if repeats < 1:
         raise ValueError(f"verify: repeats: expected a number of at least 1, got {repeats}")
+    if not all(isinstance(e, (tuple, list)) for e in examples):
+        raise ValueError("verify: examples: expected tuples of the model's arguments, such as [(x,), (y,)]")
     runs: list[Args] = [inputs, *(tuple(e) for e in examples)]
     runs += [randomised(inputs, seed + i, s) for i, s in enumerate(shapes)]
     runs += [randomised(inputs, seed + len(shapes) + i) for i in range(random)]
@@ -61,6 +63,10 @@ class Trial:
     dynamic: bool | None = None
     backward: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not callable(self.model):
+            raise TypeError(f"model: expected a module or function, got {self.model!r}")
 
     @property
     def function(self) -> Any:
@@ -119,7 +125,7 @@ def run(trial: Trial, runs: Sequence[Args], *, repeats: int = 2, eager: bool = T
             except Exception as error:
                 if not any(check.failure for check in session.checks):
                     raise  # no graph failed because of fusion: it is the model's own
-                failure = str(error).splitlines()[0]
+                failure = (str(error) or type(error).__name__).splitlines()[0]
                 break
             returned.append(outputs)
             plain.compare(names.learn(session.recorder, outputs, given, function), outputs, expected)
