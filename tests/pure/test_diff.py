@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -170,7 +171,17 @@ def test_one_report_alone_is_read_too(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["diff", str(tmp_path / "fusion.json"), str(tmp_path / "list.json")]) == 0
 
 
+def changed(**fields: Any) -> str:
+    return json.dumps({"version": 1, "reports": [{**REPORT.to_dict(), **fields}]})
+
+
 BAD = {
+    "name": changed(graph_name=["g"]),
+    "no stages": changed(seconds="none"),
+    "infinite count": changed(kernels_after=float("inf")),
+    "huge count": changed(gm_bytes_after=10**400),
+    "huge time": changed(seconds={"plan": 10**400}),
+    "node": changed(refused=[{"node": {}, "other": "", "code": "AF101", "reason": ""}]),
     "text": "no json",
     "list": "[1, 2]",
     "number": "3",

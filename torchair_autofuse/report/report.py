@@ -40,6 +40,7 @@ class FusedOp:
     patterns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _texts(self, "op_type", "template")
         for name in ("nodes", "node_types", "inputs", "outputs", "patterns"):
             object.__setattr__(self, name, _tuple(self, name, str))
         if len(self.nodes) != len(self.node_types):
@@ -58,6 +59,7 @@ class Refusal:
     reason: str
 
     def __post_init__(self) -> None:
+        _texts(self, "node", "other", "code", "reason")
         if self.code not in CODES:
             raise ValueError(f"Refusal of {self.node}: unknown message code {self.code!r}")
 
@@ -99,6 +101,9 @@ class FusionReport:
     details: Details | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        _texts(self, "graph_name", "soc", "route")
+        if not isinstance(self.seconds, Mapping):
+            raise ValueError(f"FusionReport.seconds: expected seconds by stage, got {self.seconds!r}")
         for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):
             object.__setattr__(self, name, _tuple(self, name, kind))
         object.__setattr__(self, "seconds", {stage: float(s) for stage, s in self.seconds.items()})
@@ -148,7 +153,7 @@ class FusionReport:
             return cls(**values)
         except KeyError as error:
             raise ValueError(f"fusion report: field {error} is missing") from error
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"fusion report: {error}") from error
 
 
@@ -166,6 +171,13 @@ def _tuple(record: object, name: str, kind: type) -> tuple[Any, ...]:
     return tuple(value)
 
 
+def _texts(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if not isinstance(value, str):
+            raise ValueError(f"{type(record).__name__}.{name}: expected a text, got {value!r}")
+
+
 def _numbers(record: object, counts: tuple[str, ...], sizes: tuple[str, ...], times: tuple[str, ...]) -> None:
     """Plain ints and floats (numpy's and sympy's are not JSON); a time that is not finite is unknown."""
     for name in (*counts, *sizes, *times):
@@ -175,7 +187,8 @@ def _numbers(record: object, counts: tuple[str, ...], sizes: tuple[str, ...], ti
         wanted = float if name in times else int
         try:
             number = wanted(value)
-        except (TypeError, ValueError):
+            finite = math.isfinite(number)
+        except (TypeError, ValueError, OverflowError):  # a count that is infinite, or that no float can show
             text = f"{type(record).__name__}.{name}: expected a number{'' if name in counts else ' or None'}"
             raise ValueError(f"{text}, got {value!r}") from None
-        object.__setattr__(record, name, number if math.isfinite(number) else None)
+        object.__setattr__(record, name, number if finite else None)
