@@ -40,7 +40,7 @@ class CostFile:
 
 def read_costs(path: str) -> CostFile:
     """Reads a cost file. Never raises: what cannot be used is left out and reported, the built-in number stays."""
-    shown = clip(path)
+    shown = repr(path)  # whole: the user has to find it
     try:
         full = os.path.expanduser(path)
         if not os.path.isfile(full):
