@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchair_autofuse.deliver.cann import Cann
+from torchair_autofuse.deliver.jit.command import gist
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.probe.record import Finding
 from torchair_autofuse.schedule.isa import HIGH_LEVEL
@@ -155,13 +156,6 @@ def _host_compiler(cann: Cann, source: Path, *more: str, standard: str = "c++17"
     places = [p for root in roots for p in (root, root / "experiment", root / "external", root / "graph") if p.is_dir()]
     flags = [f"-std={standard}", "-D_GLIBCXX_USE_CXX11_ABI=0", *(f"-I{p}" for p in places)]
     return [compiler, *flags, str(source), *more]
-
-
-def gist(text: str, limit: int = 6) -> str:
-    """The first lines that name an error, else the first lines."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if "error" in line.lower()] or lines
-    return "; ".join(told[:limit]) or "it failed without a word"
 
 
 def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:

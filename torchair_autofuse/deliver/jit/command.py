@@ -16,6 +16,10 @@ class BuildFailed(Exception):
     """A command that failed: the gist of what it said."""
 
 
+class MissingTool(BuildFailed):
+    """A program that a build needs is not there."""
+
+
 def run(commands: Sequence[Sequence[str]], work: Path, log: Path, extra: Mapping[str, str] | None = None) -> None:
     """Runs ``commands`` in ``work`` one after the other, until one fails, and writes ``log``.
 
@@ -36,7 +40,7 @@ def run(commands: Sequence[Sequence[str]], work: Path, log: Path, extra: Mapping
             break
         text += done.stdout + done.stderr
         if done.returncode != 0:
-            problem = f"{Path(command[0]).name}: {_gist(done.stderr or done.stdout, work)}"
+            problem = f"{Path(command[0]).name}: {gist((done.stderr or done.stdout).replace(f'{work}/', ''))}"
             break
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(text, encoding="utf-8")
@@ -44,7 +48,8 @@ def run(commands: Sequence[Sequence[str]], work: Path, log: Path, extra: Mapping
         raise BuildFailed(problem)
 
 
-def _gist(text: str, work: Path) -> str:
-    lines = [line.strip().replace(f"{work}/", "") for line in text.splitlines() if line.strip()]
+def gist(text: str) -> str:
+    """The first lines of a program's output that name an error, else the first lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if "error" in line.lower()] or lines
     return "; ".join(told[:_LINES]) or "it failed without a word"

@@ -14,7 +14,7 @@ from torchair_autofuse.codegen.kernel import KernelText
 from torchair_autofuse.codegen.op_host import tiling_struct
 from torchair_autofuse.codegen.templates import render
 from torchair_autofuse.deliver.cann import Cann
-from torchair_autofuse.deliver.jit.command import BuildFailed, run
+from torchair_autofuse.deliver.jit.command import BuildFailed, MissingTool, run
 from torchair_autofuse.deliver.jit.folder import place, store
 from torchair_autofuse.digests import digest
 from torchair_autofuse.messages import Reason
@@ -96,11 +96,7 @@ def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
         for target in (work, folder):
             for file, text in kernel.files.items():
                 (target / file).write_text(text, encoding="utf-8")
-        run(commands(cann, kernel.npu_arch, work), work, folder / "build.log", {"ASCEND_HOME_PATH": str(cann.home)})
-        binary = work / BINARY
-        if not binary.is_file() or binary.stat().st_size == 0:
-            raise BuildFailed("the compiler made no code for the device")
-        return binary
+        return build_binary(cann, kernel.npu_arch, work, folder / "build.log")
 
     try:
         return kept.once(name, make)
@@ -110,8 +106,19 @@ def _compile(kernel: DeviceKernel, cann: Cann, root: Path) -> Path | Reason:
         return Reason("AF503", f"{kernel.op.op_type}: its device binary cannot be kept: {error}")
 
 
-def commands(cann: Cann, npu_arch: int, work: Path) -> list[list[str]]:
-    """What makes BINARY of SOURCE, run in ``work``. Raises BuildFailed where a tool is missing."""
+def build_binary(cann: Cann, npu_arch: int, work: Path, log: Path) -> Path:
+    """Compiles SOURCE in the folder ``work`` to BINARY beside it, and writes ``log``.
+
+    Raises MissingTool, and BuildFailed when the compiler refuses the source.
+    """
+    run(_commands(cann, npu_arch, work), work, log, {"ASCEND_HOME_PATH": str(cann.home)})
+    binary = work / BINARY
+    if not binary.is_file() or binary.stat().st_size == 0:
+        raise BuildFailed("the compiler made no code for the device")
+    return binary
+
+
+def _commands(cann: Cann, npu_arch: int, work: Path) -> list[list[str]]:
     bisheng, objcopy = _tool(cann, "bisheng"), _tool(cann, "llvm-objcopy")
     include = cann.home / "asc" / "include"
     flags = [f"--npu-arch=dav-{npu_arch}", "-O2", "-std=c++17", f"-I{work}"]
@@ -125,5 +132,5 @@ def commands(cann: Cann, npu_arch: int, work: Path) -> list[list[str]]:
 def _tool(cann: Cann, name: str) -> str:
     found = cann.tool(name)
     if found is None:
-        raise BuildFailed(f"{name}: not in {cann.home} and not on the path; source {cann.set_env}")
+        raise MissingTool(f"{name}: not in {cann.home} and not on the path; source {cann.set_env}")
     return str(found)
