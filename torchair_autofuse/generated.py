@@ -11,7 +11,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.lower.build import nested
 from torchair_autofuse.lower.domain import Domain
-from torchair_autofuse.lower.finish import Lowered, Nested, finish, side_by_side
+from torchair_autofuse.lower.finish import Lowered, Nested, finish, side_by_side, with_tensors
 from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.build import GeneratedOp
@@ -42,7 +42,9 @@ class OpMaker:
         if isinstance(lowered, Reason):
             return lowered
         scheduled = self._schedule(lowered)
-        return scheduled if isinstance(scheduled, Reason) else None
+        if isinstance(scheduled, Schedule):
+            return None
+        return with_tensors(scheduled, self.graph, lowered.kernel, (*lowered.inputs, *lowered.outputs))
 
     def predict(self, group: Group, hints: Mapping[str, int]) -> Predicted | Reason:
         """The group as one kernel with its predicted time at the sizes ``hints``, or why there is none."""

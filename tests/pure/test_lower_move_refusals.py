@@ -72,7 +72,7 @@ CLUSTERS: list[tuple[str, Make, Dims, str, tuple[str, ...]]] = [
     ("x + x.T", _shared, [], "AF211", ("two different index maps",)),
     ("cat of x and x.T", _diagonal, [], "AF211", ()),
     ("difference of neighbours", _shifted, [], "AF211", ("two different index maps",)),
-    ("parts of parts", _pieces, [], "AF213", ("is made of more than 128 parts",)),
+    ("parts of parts", _pieces, [], "AF213", ("is made of 144 parts, more than 128",)),
     (
         "sum over parts of different sizes",
         lambda b: _sum(b, cat(b, [_abs(b, (3, 4)), b.data((3, 2))], 1)),
@@ -85,7 +85,7 @@ CLUSTERS: list[tuple[str, Make, Dims, str, tuple[str, ...]]] = [
         lambda b: cat(b, [_sum(b, b.data((4, 8))), b.data((4, 3))], 1, name="cat"),
         [],
         "AF210",
-        ("cat:0 iterates over axes that the rest of the cluster does not have",),
+        ("cat:0 iterates over axes [4, 4], the rest of the cluster over others: [4, 8]",),
     ),
     (
         "four rows of as many as there are",
@@ -129,7 +129,7 @@ NODES: list[tuple[str, Make, Dims, str]] = [
         "concat",
         lambda b: cat(b, [b.data((-1, 3)), b.data((-1, 3))], 1, name="op"),
         [("s0", 3), ("s1", 3)],
-        "AF218 ConcatV2 op: dims of input 1 are not known to be those of the result",
+        "AF218 ConcatV2 op: dims of input 1 [s1, 3] are not known to be those of the result [s0, 6]",
     ),
     (
         "split",

@@ -71,7 +71,9 @@ class Domain(Maps):
             for atom in self.reduced(node) if RULES[node.type].kind == "reduce" else ():
                 sizes = [self.atoms.extent(p) for p in self.atoms.alternatives(atom)]
                 if not all(expr.equal(s, sizes[0]) for s in sizes):
-                    return Reason("AF210", f"{name} reduces over an axis that has parts of different sizes")
+                    return Reason(
+                        "AF210", f"{name} reduces over an axis that has parts of different sizes, {shape_text(sizes)}"
+                    )
         return None
 
     def _looks_up_inside(self, node: Node) -> Reason | None:
@@ -356,7 +358,7 @@ class Domain(Maps):
         if self.atoms.repeats(mine):
             return Reason("AF211", f"{ref} varies over one axis in two dims")
         if self.atoms.count(mine) > MAX_PARTS:
-            return Reason("AF213", f"{ref} is made of more than {MAX_PARTS} parts")
+            return Reason("AF213", f"{ref} is made of {self.atoms.count(mine)} parts, more than {MAX_PARTS}")
         for attempt in (True, False):
             mine, widest = self.resolve(mine), self.resolve(self.widest)
             if self.atoms.leaves(mine) <= self.atoms.closure(widest):
@@ -366,7 +368,8 @@ class Domain(Maps):
                 return None
             if attempt:
                 self._share(mine, widest)
-        return Reason("AF210", f"{ref} iterates over axes that the rest of the cluster does not have")
+        own, rest = (shape_text([self.size(a) for a in digits]) for digits in (mine, widest))
+        return Reason("AF210", f"{ref} iterates over axes {own}, the rest of the cluster over others: {rest}")
 
     def _set_widest(self, digits: Digits) -> None:
         before = self.widest

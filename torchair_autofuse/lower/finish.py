@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.loop.rewrite import drop_dead_values, rename_values
 from torchair_autofuse.loop.verify import VerifyError, verify
 from torchair_autofuse.lower.checks import ALL as LOADABLE
+from torchair_autofuse.lower.checks import shape_text
 from torchair_autofuse.lower.registry import RULES, Permute, data_positions
 from torchair_autofuse.lower.symbols import bind_symbols
 from torchair_autofuse.lower.uniform import op_view, uniform_value
@@ -99,7 +101,7 @@ def finish(graph: Graph, made: Nested) -> Lowered | Reason:
     bound, refs = _without_idle(graph, bound, nests, loaded, refs, outputs)
     unproved = _unproved_window(graph, nodes, bound)
     if unproved is not None:
-        return unproved
+        return with_tensors(unproved, graph, bound, (*refs, *outputs))
     digest = content_digest(bound)
     kind = _kind(nests)
     kernel = replace(bound, name=f"autofuse_{kind.lower()}_k{digest}")
@@ -126,6 +128,17 @@ def _unproved_window(graph: Graph, nodes: Sequence[Node], kernel: Kernel) -> Rea
     except VerifyError as error:
         return Reason("AF223", error.problem)
     return None
+
+
+def with_tensors(reason: Reason, graph: Graph, kernel: Kernel, refs: Sequence[TensorRef]) -> Reason:
+    """The reason with the tensors of the graph that the params named in it are; ``refs``: of all params, in order."""
+    words = set(re.findall(r"\w+", reason.text))
+    found = [
+        f"{p.name} is {ref} {shape_text(graph.info(ref).shape or ())}"
+        for p, ref in zip(kernel.params, refs)
+        if p.name in words
+    ]
+    return replace(reason, text=f"{reason.text} ({', '.join(found)})") if found else reason
 
 
 def _reduces_repeats(nest: Nest) -> Reason | None:

@@ -12,7 +12,7 @@ from torchair_autofuse.ge.infer.shapes import axes, axis
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.bounds import nonnegative
 from torchair_autofuse.loop.expr import Expr
-from torchair_autofuse.lower.checks import ALL, dims, fits, refuse
+from torchair_autofuse.lower.checks import ALL, dims, fits, refuse, shape_text
 from torchair_autofuse.lower.registry import (
     RULES,
     Check,
@@ -163,7 +163,8 @@ def _concat(call: Call, op: OpView) -> Movement:
             continue
         shape = call.shape(i)
         if not all(k == at or expr.equal(d, result[k]) for k, d in enumerate(shape)):
-            raise Unknown(f"dims of input {i} are not known to be those of the result")
+            text = f"dims of input {i} {shape_text(shape)} are not known to be those of the result {shape_text(result)}"
+            raise Unknown(text)
         begin = expr.add(begin, shape[at])
     return Join(at, tuple(starts))
 

@@ -43,7 +43,8 @@ class Clusters(Contraction[Cluster]):
         """Makes one cluster of two, or says why not; on refusal nothing has changed."""
         assert a.domain is not None and b.domain is not None
         if a.nodes[0].scope != b.nodes[0].scope:
-            return Reason("AF207", f"{a.nodes[0].name} and {b.nodes[0].name} have different scope labels")
+            one, other = a.nodes[0], b.nodes[0]
+            return Reason("AF207", f"scope labels {one.scope!r} of {one.name} and {other.scope!r} of {other.name}")
         first, last = (a, b) if a.rank < b.rank else (b, a)
         between = self._reach(first, last)
         if isinstance(between, Reason):

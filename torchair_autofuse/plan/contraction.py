@@ -127,11 +127,10 @@ class Contraction(Generic[AnyBlock]):
             return found
         starts = self._ranked(i for i in first.after & found if i != last.id)
         node = next(c for c in starts if c.id == last.id or last.id in self._walk({c.id}, last)).nodes[0]
-        names = f"{first.nodes[0].name} and {last.nodes[0].name}"
+        names = " and ".join(_block_text(block) for block in (first, last))
         if last.id not in self._walk(first.data_after - {last.id}, last, data_only=True):
-            return Reason(
-                "AF209", f"{names}: an op has to read or write in between, as one of them overwrites its memory"
-            )
+            text = f"{names}: {node.name} ({node.type}) has to read or write in between, as one overwrites its memory"
+            return Reason("AF209", text)
         return Reason("AF206", f"{node.name} ({node.type}) lies on a path between {names}")
 
     def _walk(self, start: Iterable[int], last: AnyBlock, *, data_only: bool = False) -> set[int]:
@@ -194,6 +193,11 @@ class Contraction(Generic[AnyBlock]):
             ids.discard(gone)
             if owner != kept:
                 ids.add(kept)
+
+
+def _block_text(block: Block) -> str:
+    count = len(block.nodes)
+    return f"{block.nodes[0].name} with {count - 1} more" if count > 1 else block.nodes[0].name
 
 
 def of_groups(

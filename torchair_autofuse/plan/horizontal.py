@@ -41,6 +41,16 @@ class Predicted:
     ns: int | None
 
 
+@dataclass(frozen=True)
+class Joined:
+    """``groups`` after joining. ``refused``: AF224, pairs that only live memory keeps apart. ``apart``: by its name
+    why a kernel that was alone has no op beside it, with the numbers."""
+
+    groups: list[Group]
+    refused: list[tuple[Node, Node, Reason]]
+    apart: dict[str, str]
+
+
 @dataclass
 class _Op:
     """A kernel that may be joined with others: ``groups`` of nodes, one alone to begin with."""
@@ -60,11 +70,10 @@ def join_small(
     options: Options,
     costs: NodeCosts,
     predict: Predict,
-) -> tuple[list[Group], list[tuple[Node, Node, Reason]]]:
+) -> Joined:
     """``groups`` with small ones, and small ones of the fusible kernels ``alone``, joined side by side.
 
-    Also returns the AF224 refusals: pairs that only live memory keeps apart. ``predict``: the group as one kernel, or
-    why it cannot be one.
+    ``predict``: the group as one kernel, or why it cannot be one.
     """
     return _Joining(graph, groups, writes, options, costs, predict).run(alone)
 
@@ -88,9 +97,11 @@ class _Joining:
         self._fixed = {name for pair in writes.waits for name in pair}
         self._fixed |= {ref.node for pair in writes.results for ref in pair}
         self._refused: list[tuple[Node, Node, Reason]] = []
-        self._hopeless: set[object] = set()  # pairs of op types, and what they share, that did not pay
+        # pairs of op types, and what they share, that did not pay: why
+        self._hopeless: dict[object, str] = {}
+        self._apart: dict[str, str] = {}
 
-    def run(self, alone: Sequence[Node]) -> tuple[list[Group], list[tuple[Node, Node, Reason]]]:
+    def run(self, alone: Sequence[Node]) -> Joined:
         place = self._graph.position
         singles = [Group((n,)) for n in alone if is_kernel(n, self._graph)]
         ops: list[_Op] = []
@@ -102,6 +113,7 @@ class _Joining:
                 left += [group] if len(group.nodes) > 1 else []
                 continue
             near = [o for o in near if place[group.nodes[0].name] - o.last <= NEAR]
+            self._note(op, f"not side by side with others: no small kernel within {NEAR} nodes")
             if not any(self._join(other, op) for other in near[: -_OPEN - 1 : -1]):
                 ops.append(op)
                 near.append(op)
@@ -109,63 +121,98 @@ class _Joining:
             *left,
             *(_joined(self._graph, op.groups) for op in ops if len(op.groups) > 1 or op.groups[0].nodes[1:]),
         ]
-        return sorted(found, key=lambda g: place[g.nodes[0].name]), self._refused
+        return Joined(sorted(found, key=lambda g: place[g.nodes[0].name]), self._refused, self._apart)
 
     def _op(self, group: Group) -> _Op | None:
         """The group as a kernel that may be joined, or None."""
         names = [n.name for n in group.nodes]
         if self._fixed.intersection(names):
+            self._apart[names[0]] = "not side by side with others: memory is written that it or another op reads"
             return None
         own = next((n for n in group.nodes if n.name not in group.copies), None)
         if own is None or own.name not in self._blocks.of:
             return None
         if len(names) == 1 and (self._costs.ns(own) or self._small + 1) > self._small:
+            self._apart[names[0]] = self._long(self._costs.ns(own), "by itself")
             return None  # known without making it
         made = self._predict(group)
-        if isinstance(made, Reason) or made.ns is None or made.ns > self._small:
+        if isinstance(made, Reason):
+            self._apart[names[0]] = f"not side by side with others: {made}"
+            return None
+        if made.ns is None or made.ns > self._small:
+            self._apart[names[0]] = self._long(made.ns, "as a fused op")
             return None
         # a GE op that is replaced counts with its own time
         ns = made.ns if len(names) > 1 else self._costs.ns(own)
         last = max(self._graph.position[name] for name in names)
         return None if ns is None else _Op([group], self._blocks.of[own.name], made, ns, last)
 
+    def _long(self, ns: int | None, form: str) -> str:
+        if ns is None:
+            return "not side by side with others: its size is unknown"
+        return f"not side by side with others: {ns} ns {form}, {self._small} ns at most are small (predicted)"
+
+    def _note(self, op: _Op, text: str) -> None:
+        """Why an op that is one kernel is not beside another one, as far as is known."""
+        if len(op.groups) == 1:
+            self._apart[op.groups[0].nodes[0].name] = text
+
     def _join(self, other: _Op, op: _Op) -> bool:
         """Joins ``op`` to ``other`` where that is allowed and pays."""
-        if not self._may(other, op):
-            return False
+        why_not = self._try(other, op)
+        for one, beside in ((other, op), (op, other)):
+            if why_not:
+                self._note(one, f"not side by side with {beside.groups[0].nodes[0].name}: {why_not}")
+        return not why_not
+
+    def _try(self, other: _Op, op: _Op) -> str:
+        """Joins them; or says why not."""
+        why_not = self._barrier(other, op)
+        if why_not:
+            return why_not
         key = (other.made.op_type, op.made.op_type, _shared(other.made, op.made))
         if key in self._hopeless:
-            return False
+            return self._hopeless[key]
         groups = [*other.groups, *op.groups]
         found = self._predict(_joined(self._graph, groups))
-        if isinstance(found, Reason) or found.ns is None or found.ns + PROFIT_NS >= other.ns + op.ns:
-            self._hopeless.add(key)
-            return False
+        if isinstance(found, Reason):
+            self._hopeless[key] = f"there is no op: {found}"
+            return self._hopeless[key]
+        times = f"one op would take {found.ns} ns instead of {other.ns + op.ns} (predicted)"
+        if found.ns is None or found.ns + PROFIT_NS >= other.ns + op.ns:
+            self._hopeless[key] = f"{times}, {PROFIT_NS} ns less is asked for"
+            return self._hopeless[key]
         memory = self._memory = self._memory or Memory(self._graph, self._blocks, self._costs.hints)
         if not memory.allows(other.block, op.block):
             peak = memory.added_peak(other.block, op.block)
             text = (
-                f"one op would take {found.ns} ns instead of {other.ns + op.ns} (predicted), but live memory would "
-                f"peak at {peak} bytes instead of {memory.peak}, more than {SHARE} % above"
+                f"{times}, but live memory would peak at {peak} bytes instead of {memory.peak}, "
+                f"more than {SHARE} % above"
             )
             self._refused.append((groups[0].nodes[0], op.groups[0].nodes[0], Reason("AF224", text)))
-            return False
+            return text
         memory.merge(other.block, op.block)
         reason = self._blocks.unite(other.block, op.block)
         assert reason is None, "blocks that do not depend on each other can be united"
         other.groups, other.made, other.ns = groups, found, found.ns
         other.last = max(other.last, op.last)
-        return True
+        return ""
 
-    def _may(self, a: _Op, b: _Op) -> bool:
-        if len(a.groups) + len(b.groups) > MOST_PARTS or len({*a.made.params, *b.made.params}) > MOST_PARAMS:
-            return False
+    def _barrier(self, a: _Op, b: _Op) -> str:
+        """Why the two may not be one op whatever it costs, or ""."""
+        counts = [
+            ("parts", len(a.groups) + len(b.groups), MOST_PARTS),
+            ("inputs and outputs", len({*a.made.params, *b.made.params}), MOST_PARAMS),
+        ]
         limit = self._options.max_fusion_size
-        if limit is not None and sum(len(g.nodes) for g in (*a.groups, *b.groups)) > limit:
-            return False
+        if limit is not None:
+            counts.append(("nodes", sum(len(g.nodes) for g in (*a.groups, *b.groups)), limit))
+        for what, count, most in counts:
+            if count > most:
+                return f"it would have {count} {what}, {most} at most"
         if a.groups[0].nodes[0].scope != b.groups[0].nodes[0].scope:
-            return False
-        return self._blocks.apart(a.block, b.block)
+            return "it has another scope label"
+        return "" if self._blocks.apart(a.block, b.block) else "one has to run before the other"
 
 
 def _shared(a: Predicted, b: Predicted) -> tuple[tuple[int, int], ...]:

@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 from torchair_autofuse.dtypes import HALF_FLOATS, I8, U8, DType
 from torchair_autofuse.ge.catalogue import has_side_effect, op_class
-from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop.ir import Cast, Pointwise, Reduce, Value
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.builder import NestBuilder
+from torchair_autofuse.lower.checks import shape_text
 from torchair_autofuse.lower.registry import Join, OpView, Rule, Val, compute_dtype, data_positions
 from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.messages import Reason
@@ -48,8 +49,11 @@ def pass_of(op_type: str) -> str:
 
 def node_reason(graph: Graph, node: Node, context: Context, options: Options) -> Reason | None:
     """Why ``node`` cannot be part of any fused op, or None if it can."""
-    if node.name in context.keep or node.name in options.skip_nodes or node.type in options.skip_types:
-        return Reason("AF214", f"{node.name} ({node.type}) is kept by the user")
+    lists = (("keep", context.keep), ("skip_nodes", options.skip_nodes), ("skip_types", options.skip_types))
+    for name, kept in lists:
+        word = node.type if name == "skip_types" else node.name
+        if word in kept:
+            return Reason("AF214", f"{node.name} ({node.type}) is kept by the user: {name} has {word}")
     if node.name in context.barred:
         return context.barred[node.name]
     needed = pass_of(node.type)
@@ -66,13 +70,25 @@ def node_reason(graph: Graph, node: Node, context: Context, options: Options) ->
     for ref in refs:
         info = graph.info(ref)
         if info.dtype is None or info.shape is None:
-            return Reason("AF203", f"{'dtype' if info.dtype is None else 'shape'} of {ref} is unknown")
+            what = "dtype" if info.dtype is None else "shape"
+            return Reason("AF203", f"{what} of {ref} is unknown{_first_unknown(graph, ref)}")
     for ref in refs:
         empty = any(d == 0 for d in graph.info(ref).shape or ())
         if empty and (ref.node == node.name or not _joins(view, rule)):
-            return Reason("AF216", f"{ref} is empty")
+            return Reason("AF216", f"{ref} is empty: its shape is {shape_text(graph.info(ref).shape or ())}")
     reason = rule.check(view)
     return reason if reason is not None else _chip_reason(graph, node, rule)
+
+
+def _first_unknown(graph: Graph, ref: TensorRef) -> str:
+    """Where inference gave up first on the way to the tensor, and why; empty if there is no note of it."""
+    node = graph.by_name[ref.node]
+    while (
+        earlier := next((r for r in node.inputs if r is not None and r.node in graph.notes), None)
+    ) is not None and node.name in graph.notes:
+        node = graph.by_name[earlier.node]
+    note = graph.notes.get(node.name)
+    return "" if note is None else f": {node.name}: {note.removeprefix(f'{node.type}: ')}"
 
 
 def _joins(view: OpView, rule: Rule) -> bool:

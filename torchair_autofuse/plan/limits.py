@@ -17,7 +17,7 @@ def too_big(a: Cluster, b: Cluster, options: Options) -> Reason | None:
     """Why the two together have more nodes than the user allows, or None."""
     limit = options.max_fusion_size
     if limit is not None and len(a.nodes) + len(b.nodes) > limit:
-        return Reason("AF213", f"more than {limit} nodes (--max_fusion_size)")
+        return Reason("AF213", f"{len(a.nodes) + len(b.nodes)} nodes, --max_fusion_size is {limit}")
     return None
 
 

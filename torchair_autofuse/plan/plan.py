@@ -70,7 +70,7 @@ def plan(
     def nodes_fit(nodes: Sequence[Node]) -> Reason | None:
         return fits(Group(tuple(nodes)))
 
-    refusals = Refusals(graph)
+    refusals = Refusals(costs.nodes)
     names = candidates(graph, context, options, refusals)
     overwritten = writes(graph, context.ref_outputs)
     clusters = Clusters(graph, names, overwritten)
@@ -98,11 +98,13 @@ def plan(
     )
     for node, reason in too_many:
         refusals.add(node.name, "", reason)
+    apart: Mapping[str, str] = {}
     if costs.predict is not None:
         gone = {name for g in groups for name in g.copies}
         alone = [n for n in _alone(graph, names, groups) if n.name not in gone]
-        groups, crowded = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
-        for one, other, reason in crowded:
+        joined = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
+        groups, apart = joined.groups, joined.apart
+        for one, other, reason in joined.refused:
             refusals.add(one.name, other.name, reason)
     if options.max_fusions is not None:
         groups = _limited(groups, options.max_fusions, fits, refusals)
@@ -110,7 +112,7 @@ def plan(
     for (producer, consumer), reason in refused.items():
         refusals.add(producer, consumer, reason)
     gone = {name for g in groups for name in g.copies}
-    refusals.explain([n for n in alone if n.name not in gone and is_kernel(n, graph)], clusters, refused)
+    refusals.explain([n for n in alone if n.name not in gone and is_kernel(n, graph)], clusters, refused, apart)
     return Plan(tuple(groups), refusals.sorted())
 
 

@@ -53,6 +53,12 @@ class Time:
     vector: float = 0.0
     store: float = 0.0
 
+    def __add__(self, other: Time) -> Time:
+        return Time(self.load + other.load, self.vector + other.vector, self.store + other.store)
+
+    def times(self, count: float) -> Time:
+        return Time(self.load * count, self.vector * count, self.store * count)
+
     def once(self) -> float:
         return self.load + self.vector + self.store
 
@@ -62,6 +68,28 @@ class Time:
             return 0.0
         steady = max(self.load, self.vector, self.store) if double else max(self.load + self.vector, self.store)
         return self.once() + (tiles - 1) * steady
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """Nanoseconds of a kernel's launch with its heads, and of each pipe of the busiest core: these run side by side."""
+
+    launch: int
+    load: int
+    vector: int
+    store: int
+
+    @property
+    def limit(self) -> str:
+        """What takes longest: "launch", "MTE2" (loads), "vector" or "MTE3" (stores)."""
+        found = {"launch": self.launch, "MTE2": self.load, "vector": self.vector, "MTE3": self.store}
+        return max(found, key=lambda name: found[name])
+
+
+def schedule_pipes(schedule: Schedule, sizes: Sizes, chip: Chip) -> Pipes:
+    """Of what the time that :func:`schedule_ns` gives is made."""
+    tiling = schedule.tiling(dict(sizes), chip.vector_cores, chip.ub_bytes)
+    return _Prediction(schedule, sizes, tiling, chip).pipes()
 
 
 def schedule_ns(schedule: Schedule, sizes: Sizes, chip: Chip) -> int:
@@ -79,16 +107,31 @@ class _Prediction:
         self._stored = self._bytes("outputs")
 
     def ns(self) -> int:
-        busy = [0.0] * self._cores
+        return to_ns(self._chip, self._head() + max(cycles for cycles, _ in self._cores_busy()))
+
+    def pipes(self) -> Pipes:
+        _, busiest = max(self._cores_busy(), key=lambda core: core[0])
+        parts = (
+            round(1000 * cycles / self._chip.clock_mhz) for cycles in (busiest.load, busiest.vector, busiest.store)
+        )
+        return Pipes(to_ns(self._chip, self._head()), *parts)
+
+    def _head(self) -> float:
+        return head_cycles(self._chip, self._cores, self._loaded, self._stored)
+
+    def _cores_busy(self) -> list[tuple[float, Time]]:
+        """Of each core the cycles that it runs, and of each pipe."""
+        busy = [(0.0, Time())] * self._cores
         for piece in self._schedule.running(self._tiling):
-            cycles = sum(self._nest(piece, nest) for nest in piece.nests)
+            made = [self._nest(piece, nest) for nest in piece.nests]
             first, cores = 0, self._cores
             if self._schedule.parts:
                 first, cores = (self._value(piece, name, 0) for name in ("first", "cores"))
             for i in range(min(cores, self._cores)):
-                busy[(first + i) % self._cores] += cycles
-        head = head_cycles(self._chip, self._cores, self._loaded, self._stored)
-        return to_ns(self._chip, head + max(busy))
+                cycles, pipes = busy[(first + i) % self._cores]
+                cycles += sum(c for c, _ in made)
+                busy[(first + i) % self._cores] = cycles, sum((t for _, t in made), pipes)
+        return busy
 
     def _bytes(self, kind: str) -> int:
         params = getattr(self._schedule.kernel, kind)
@@ -162,17 +205,18 @@ class _Prediction:
 
     # ---- cycles -----------------------------------------------------------------------------------------------------
 
-    def _nest(self, piece: Schedule, nest: Schedule) -> float:
+    def _nest(self, piece: Schedule, nest: Schedule) -> tuple[float, Time]:
         walk = self._walk(piece, nest)
         seen: set[object] = set()
-        total = 0.0
+        total, pipes = 0.0, Time()
         for segment in nest.program.segments:
             time = self._segment(piece, nest, segment, walk, seen)
             cycles = time.loop(walk.tiles, double=walk.double) if segment.loop else time.once()
             if any(i.form == "send" for i in segment.instrs):
                 cycles += self._chip.cost.sync
             total += walk.blocks * cycles
-        return total
+            pipes += time.times(walk.blocks * (max(walk.tiles, 0.0) if segment.loop else 1.0))
+        return total, pipes
 
     def _segment(self, piece: Schedule, nest: Schedule, segment: Segment, walk: Walk, seen: set[object]) -> Time:
         load = store = 0.0

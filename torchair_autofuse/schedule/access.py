@@ -96,7 +96,7 @@ def _strided_reason(program: Program, transfer: Transfer, stride: object, stored
     """Why an access with ``stride`` along the inner axis is not one run of lanes."""
     cpp = program.bufs[transfer.buf].cpp
     if isinstance(stride, int) and any(isinstance(s, int) and abs(s) < abs(stride) for _, s in transfer.strides):
-        return Reason("AF210", f"{transfer.param} is contiguous along another axis than the inner one")
+        return Reason("AF210", f"{transfer.param} has a stride of {stride} along the inner axis, less along another")
     if isinstance(stride, int) and not 1 <= abs(stride) <= MAX_LANE:
         return Reason("AF210", f"{transfer.param} has a stride of {stride} along the inner axis, more than {MAX_LANE}")
     if isinstance(stride, int) and program.bufs[transfer.buf].element not in (2, 4):

@@ -80,7 +80,10 @@ def _reduction(
     """Rows or columns in UB as a whole where they are known to fit, else passes over tiles."""
     uneven = next((v for v in nest.values if isinstance(v, Reduce) and set(v.axes) != reduced), None)
     if uneven is not None:
-        return Reason("AF210", "reductions over different axes have no schedule together")
+        texts = [
+            ", ".join(f"{a.name}: {a.size}" for a in nest.axes if a.name in over) for over in (reduced, uneven.axes)
+        ]
+        return Reason("AF210", f"reductions over [{texts[0]}], one over [{texts[1]}] alone: no schedule for both")
     cols = nest.axes[-1]
     if reduced != {cols.name}:
         streaming = stream_schedule(kernel, nest, reduced, chip)

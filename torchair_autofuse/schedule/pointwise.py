@@ -19,7 +19,7 @@ from torchair_autofuse.schedule.select import Selector
 from torchair_autofuse.schedule.sizes import BYTES_PER_CORE, capacity_steps, extent_steps, size_steps, used_step
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
 from torchair_autofuse.schedule.turn import TurnSelector, turn_reason, turn_steps, turned
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason, tile_reason
 from torchair_autofuse.soc.chip import Chip
 
 
@@ -64,7 +64,7 @@ def tiles_schedule(
     # where rows may be cut: one that fits in UB, and one that does not
     fits = made.fits(chip, 1) and made.at(chip)["fit"] > 0 if resident else made.fits(chip, 1, 1 << 24)
     if not fits:
-        return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
+        return tile_reason(program, ub, chip.ub_plan_bytes)
     return made
 
 

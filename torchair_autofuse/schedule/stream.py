@@ -22,7 +22,7 @@ from torchair_autofuse.schedule.sizes import capacity_steps, size_steps, used_st
 from torchair_autofuse.schedule.split import with_split
 from torchair_autofuse.schedule.stream_select import StreamSelector
 from torchair_autofuse.schedule.tiling import Let, Tree, Var
-from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason
+from torchair_autofuse.schedule.ub import UbPlan, bytes_per, fixed_bytes, plan, row_align, slots_reason, tile_reason
 from torchair_autofuse.soc.chip import Chip
 
 _COLUMNS = 128  # least columns of a tile that keeps columns: 512 bytes of f32, one line of GM
@@ -63,8 +63,9 @@ def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], 
     if reason is not None:
         return reason
     ub = plan(program, chip.max_live_tensors)
-    if sum(g.num for g in ub.queues if g.shares < 0) > 2 * chip.max_live_tensors:
-        return Reason("AF212", "more tensors at once than the queues of the chip hold")
+    live, most = sum(g.num for g in ub.queues if g.shares < 0), 2 * chip.max_live_tensors
+    if live > most:
+        return Reason("AF212", f"{live} tensors at once (with their copies), the queues of the chip hold {most}")
     reason = slots_reason(ub)
     if reason is not None:
         return reason
@@ -77,7 +78,7 @@ def _schedule(kernel: Kernel, plain: Nest, rows: Axis, reduced: frozenset[str], 
     template = "row_streaming" if by_rows else "column_streaming"
     made = Schedule(template, chip.npu_arch, kernel, nest, outer, rows, cols, program, ub, align, steps, empty, reduced)
     if not made.fits(chip, 1, 1 << 20):
-        return Reason("AF212", f"the smallest tile does not fit in {chip.ub_plan_bytes} bytes of UB")
+        return tile_reason(program, ub, chip.ub_plan_bytes)
     return made
 
 

@@ -217,6 +217,15 @@ def slots_reason(ub: UbPlan, most: int = MAX_SLOTS) -> Reason | None:
     return None if places <= most else Reason("AF212", f"{places} places in UB; a kernel has at most {most}")
 
 
+def tile_reason(program: Program, ub: UbPlan, limit: int) -> Reason:
+    """AF212 of a kernel whose smallest tile takes more than ``limit`` bytes."""
+    each, fixed = bytes_per(program, ub, Layout.FULL), fixed_bytes(program, ub)
+    text = (
+        f"{each} bytes per element of a tile and {fixed} besides: the smallest tile does not fit in {limit} bytes of UB"
+    )
+    return Reason("AF212", text)
+
+
 def row_align(program: Program) -> int:
     """Elements that the pitch of a row is a multiple of: whole 32-byte blocks of every type in it.
 
