@@ -14,7 +14,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Load, Param
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import NodeCosts
-from torchair_autofuse.plan.predict import schedule_ns
+from torchair_autofuse.plan.predict import schedule_ns, schedule_pipes
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip
 
@@ -83,6 +83,8 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
     # a size without a hint is unknown, whatever the kernel would do at the size that stands for it
     moved = _total([written, *(None if n is None else m for n, m in zip(whole, passes))])
     floor = _total([written, *(None if n is None else min(n, m) for n, m in zip(whole, passes))])
+    pipes = None if moved is None else schedule_pipes(scheduled, sizes, target)
+    alone_bytes = _total(gm_bytes(n, alone.graph, hints) for n in lowered.nodes if is_kernel(n, alone.graph))
     return FusedOp(
         op_type=lowered.op_type,
         nodes=tuple(n.name for n in lowered.nodes),
@@ -95,6 +97,10 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
         predicted_us_alone=_us(alone.total_ns(lowered.nodes)),
         inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
         outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),
+        kernels_alone=sum(is_kernel(n, alone.graph) for n in lowered.nodes),
+        gm_bytes_alone=alone_bytes,
+        pipes_us={} if pipes is None else {name: ns / 1000 for name, ns in pipes.times.items()},
+        limit="" if pipes is None else pipes.limit,
     )
 
 

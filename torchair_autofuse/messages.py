@@ -58,6 +58,14 @@ CODES: dict[str, str] = {
     "AF506": "damaged cache entry made again",
 }
 
+RULES: dict[str, str] = {
+    "edge": "along data edges",
+    "shared": "parts that read one tensor",
+    "beside": "small kernels side by side",
+    "again": "values computed again",
+}
+"""What puts nodes into one fused op; docs/user-guide.md says how each rule decides."""
+
 
 class AutofuseWarning(RuntimeWarning):
     """A message of this package; its text starts with a code explained in docs/codes/."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from torchair_autofuse.causes import causes
 from torchair_autofuse.costs import make_report
 from torchair_autofuse.explained import remember
 from torchair_autofuse.ge.catalogue import has_side_effect, is_pure
@@ -110,15 +111,14 @@ def fuse(
         planned = plan(graph, rules, options, maker.refuses, costs)
     with clock("generate"):
         definitions = _Definitions(model, graph, target, context.hints)
-        generated, ops = _generate(graph, planned.groups, maker, definitions)
+        groups, generated, ops = _generate(graph, planned.groups, maker, definitions)
     refusals = list(planned.refusals)
     if unavailable is not None:
         with clock("deliver"):
-            groups = list(planned.groups)
             while missing := unavailable(generated, ops):
                 refusals += _withheld(generated, missing)
-                groups = _without(groups, generated, missing)
-                generated, ops = _generate(graph, groups, maker, definitions)
+                left_groups = _without(groups, generated, missing)
+                groups, generated, ops = _generate(graph, left_groups, maker, definitions)
     with clock("write"):
         left = _without_leftovers(graph, generated, context.keep)
         replacements = [_replacement(graph, made, op, i) for i, (made, op) in enumerate(zip(generated, ops))]
@@ -126,23 +126,28 @@ def fuse(
     after = left if generated else original  # without a fused op nothing is rewritten
     report = make_report(original, after, graph, generated, refusals, context.hints, options, target, clock.seconds)
     details = remember(original, graph, after, generated, ops, context.hints, target)
-    report = replace(report, fused=name_ops(report.fused, named), details=details)
+    fused = [
+        replace(op, why=causes(group, made, costs, options.planner))
+        for op, group, made in zip(report.fused, groups, generated)
+    ]
+    report = replace(report, fused=name_ops(fused, named), details=details)
     return FusionResult(rewritten, report, ops, tuple(generated), model, graph)
 
 
 def _generate(
     graph: Graph, groups: Sequence[Group], maker: OpMaker, definitions: _Definitions
-) -> tuple[list[GeneratedOp], tuple[Any, ...]]:
-    """The ops of all groups and their definitions. One that makes a uniform tensor does not store it for others that
-    make it themselves."""
+) -> tuple[list[Group], list[GeneratedOp], tuple[Any, ...]]:
+    """The groups that have an op, their ops and the definitions of these. An op that makes a uniform tensor does not
+    store it for others that make it themselves."""
     everything = frozenset(n.name for g in groups for n in g.nodes)
     makes_uniform = [any(uniform_value(graph, ref) is not None for n in g.nodes for ref in n.outputs) for g in groups]
-    generated = []
+    kept, generated = [], []
     for group, uniform in zip(groups, makes_uniform):
         made = maker.make(group, everything - {n.name for n in group.nodes}) if uniform else maker.make(group)
         if isinstance(made, GeneratedOp):
+            kept.append(group)
             generated.append(made)
-    return generated, tuple(definitions.of(made) for made in generated)
+    return kept, generated, tuple(definitions.of(made) for made in generated)
 
 
 def _withheld(generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -> list[Refusal]:

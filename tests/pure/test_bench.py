@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from ge_build import GraphBuilder
+from traces import untraceable
 
 from benchmarks import (
     MEASURES,
@@ -208,6 +209,7 @@ def test_captured_graph(name: str) -> None:
     types = [op.op_type for op in report.fused]
     assert sorted(n.type for n in rewritten.nodes if n.type.startswith("Autofuse")) == sorted(types)
     assert not set(fused) & {n.name for n in rewritten.nodes}
+    assert untraceable(report) == [], "decisions without a rule and a number"
 
 
 @pytest.mark.parametrize("name", graphs.names("static"))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchair_autofuse.messages import CODES, Reason
-from torchair_autofuse.report import FusedOp, FusionReport, Refusal
+from torchair_autofuse.report import FusedOp, FusionReport, Refusal, Why
 from torchair_autofuse.report.text import WIDTH, human_bytes, human_us
 
 NORM = FusedOp(
@@ -72,8 +72,9 @@ def test_text() -> None:
     assert "model/ln/out (Mul)" in flat(text) and "Sub_4 (Sub)" not in text  # a type only where the name hides it
     assert "f32[s0,64], f32[64] -> f32[s0,64]" in flat(text)
     assert "unknown" in next(line for line in lines if line.startswith(BARE.op_type))
-    assert lines[lines.index("Not fused: 3 refusals") :] == [
-        "Not fused: 3 refusals",
+    title = "Not fused: 3 refusals (each code has a page in docs/codes/)"
+    assert lines[lines.index(title) :] == [
+        title,
         "  AF201 op type not fusible: 2",
         "    Bessel_7: Bessel has no lowering rule",
         "    Cumsum_8 with [bold]Sort_9[/bold]: Cumsum has no lowering rule :smile:",
@@ -161,6 +162,39 @@ def test_dict_form() -> None:
     assert pickle.loads(pickle.dumps(REPORT)) == REPORT
 
 
+def test_a_report_of_version_1_is_read() -> None:
+    """It has none of the fields by which a fused op is traced."""
+    data = {**REPORT.to_dict(), "version": 1}
+    for op in data["fused"]:
+        for name in ("kernels_alone", "gm_bytes_alone", "pipes_us", "limit", "why"):
+            del op[name]
+    back = FusionReport.from_dict(json.loads(json.dumps(data)))
+    assert back.fused[0].nodes == NORM.nodes and back.fused[0].why == () and back.to_dict()["version"] == 2
+    assert "Why they exist" not in str(back)
+
+
+def test_why_an_op_exists() -> None:
+    why = (Why("edge", "greedy planner: 2 tensors of 96 bytes"), Why("beside", "2 kernels: 9000 ns, 4000 ns"))
+    pipes = {"launch": 3.0, "MTE2": 9.5, "vector": 1.0, "MTE3": 2.0}
+    norm = replace(
+        NORM, kernels_alone=3, gm_bytes_alone=5 * 2**20, predicted_us_alone=30.0, pipes_us=pipes, limit="MTE2", why=why
+    )
+    report = replace(REPORT, fused=(norm, BARE))
+    assert FusionReport.from_dict(json.loads(json.dumps(report.to_dict()))) == report
+    lines = str(report).splitlines()
+    row = next(line for line in lines if line.startswith(NORM.op_type))
+    assert "5.00 MiB ->" in row and "30.0 us ->" in row
+    at = lines.index("Why they exist:")
+    assert lines[at + 1 : at + 5] == [
+        f"  {NORM.op_type} of ReduceMean_3, ...: 3 kernels -> 1, limit MTE2 (9.5 us of 12.3 us)",
+        "    along data edges: greedy planner: 2 tensors of 96 bytes",
+        "    small kernels side by side: 2 kernels: 9000 ns, 4000 ns",
+        f"  {BARE.op_type} of Exp_9",
+    ]
+    with pytest.raises(ValueError, match="unknown rule of a fused op 'luck': expected one of edge"):
+        Why("luck", "")
+
+
 def test_numbers_of_other_libraries_become_plain() -> None:
     report = FusionReport(
         "g", np.int64(3), 1, np.int64(8), predicted_us_before=np.float32(2.5), seconds={"a": np.float64(1)}
@@ -170,7 +204,7 @@ def test_numbers_of_other_libraries_become_plain() -> None:
 
 
 @pytest.mark.parametrize("change, said", [
-    ({"version": 2}, "version is 2"),
+    ({"version": 3}, "version is 3"),
     ({"fused": None}, "fusion report"),
     ({"colour": 1}, "colour"),
     ({"refused": [{"node": "a"}]}, "other"),

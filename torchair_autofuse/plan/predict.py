@@ -80,10 +80,14 @@ class Pipes:
     store: int
 
     @property
+    def times(self) -> dict[str, int]:
+        """By the name of each."""
+        return {"launch": self.launch, "MTE2": self.load, "vector": self.vector, "MTE3": self.store}
+
+    @property
     def limit(self) -> str:
-        """What takes longest: "launch", "MTE2" (loads), "vector" or "MTE3" (stores)."""
-        found = {"launch": self.launch, "MTE2": self.load, "vector": self.vector, "MTE3": self.store}
-        return max(found, key=lambda name: found[name])
+        """The name of what takes longest."""
+        return max(self.times, key=lambda name: self.times[name])
 
 
 def schedule_pipes(schedule: Schedule, sizes: Sizes, chip: Chip) -> Pipes:

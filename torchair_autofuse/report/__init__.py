@@ -1,5 +1,5 @@
 """What a compilation fused, what it did not and why."""
 
-from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal
+from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal, Why
 
-__all__ = ["FusedOp", "FusionReport", "Refusal"]
+__all__ = ["FusedOp", "FusionReport", "Refusal", "Why"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchair_autofuse.report.report import VERSION, FusionReport
+from torchair_autofuse.report.report import READABLE, VERSION, FusionReport
 
 
 def save(reports: Sequence[FusionReport], path: str | Path) -> None:
@@ -23,6 +23,7 @@ def load(path: str | Path) -> list[FusionReport]:
     data = json.loads(Path(path).read_text(encoding="utf-8"))  # its errors are ValueErrors
     if not isinstance(data, dict) or "reports" not in data:
         return [FusionReport.from_dict(data)]
-    if data.get("version") != VERSION or not isinstance(data["reports"], list):
-        raise ValueError(f"not a list of fusion reports of version {VERSION}: version is {data.get('version')!r}")
+    if data.get("version") not in READABLE or not isinstance(data["reports"], list):
+        version = data.get("version")
+        raise ValueError(f"not a list of fusion reports of version {VERSION} or before: version is {version!r}")
     return [FusionReport.from_dict(report) for report in data["reports"]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from torchair_autofuse.messages import CODES
+from torchair_autofuse.messages import CODES, RULES
 from torchair_autofuse.report.text import PREDICTED
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def render(reports: Sequence[FusionReport]) -> str:
     data = {
         "predicted": PREDICTED,
         "codes": {code: CODES[code] for code in sorted({r.code for report in reports for r in _reasons(report)})},
+        "rules": RULES,
         "graphs": [_graph(report) for report in reports],
     }
     template = _environment().get_template("page.html")

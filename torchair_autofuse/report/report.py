@@ -8,10 +8,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from torchair_autofuse.messages import CODES, Reason
+from torchair_autofuse.messages import CODES, RULES, Reason
 from torchair_autofuse.report.text import render
 
-VERSION = 1  # of the dict form
+VERSION = 2  # of the dict form; 1 has no ``Why`` and none of what a fused op's nodes take alone
+READABLE = (1, 2)
+
+
+@dataclass(frozen=True)
+class Why:
+    """One of the rules (messages.RULES) that made a fused op, and the numbers that count for it."""
+
+    rule: str
+    text: str
+
+    def __post_init__(self) -> None:
+        _texts(self, "rule", "text")
+        if self.rule not in RULES:
+            raise ValueError(f"unknown rule of a fused op {self.rule!r}: expected one of {', '.join(RULES)}")
 
 
 @dataclass(frozen=True)
@@ -21,9 +35,11 @@ class FusedOp:
     ``nodes`` and ``node_types`` run in parallel. ``ub_bytes``: peak use of UB on one core. ``gm_bytes``: bytes read
     from and written to global memory, every pass counted; ``gm_bytes_floor``: inputs and outputs once; both None when
     a symbolic size has no hint. ``predicted_us``: microseconds by the cost model, never measured;
-    ``predicted_us_alone``: of its nodes as kernels of their own. ``inputs``,
+    ``predicted_us_alone``, ``gm_bytes_alone``, ``kernels_alone``: of its nodes as kernels of their own. ``inputs``,
     ``outputs``: tensors as text such as ``f32[s0,64]``. ``patterns``: names of the patterns that lie inside it
-    (plan.patterns), the larger ones first.
+    (plan.patterns), the larger ones first. ``pipes_us``: predicted microseconds of launch and heads ("launch") and of
+    the busiest core's loads ("MTE2"), "vector" instructions and stores ("MTE3"), which overlap; ``limit``: the one that
+    takes longest, "" if unknown. ``why``: what put its nodes together.
     """
 
     op_type: str
@@ -38,15 +54,23 @@ class FusedOp:
     outputs: tuple[str, ...] = ()
     predicted_us_alone: float | None = None
     patterns: tuple[str, ...] = ()
+    kernels_alone: int | None = None
+    gm_bytes_alone: int | None = None
+    pipes_us: Mapping[str, float] = field(default_factory=dict, hash=False)
+    limit: str = ""
+    why: tuple[Why, ...] = ()
 
     def __post_init__(self) -> None:
-        _texts(self, "op_type", "template")
+        _texts(self, "op_type", "template", "limit")
         for name in ("nodes", "node_types", "inputs", "outputs", "patterns"):
             object.__setattr__(self, name, _tuple(self, name, str))
         if len(self.nodes) != len(self.node_types):
             counts = f"{len(self.nodes)} nodes, {len(self.node_types)} types"
             raise ValueError(f"FusedOp {self.op_type}: expected one node type per node, got {counts}")
-        _numbers(self, ("ub_bytes",), ("gm_bytes", "gm_bytes_floor"), ("predicted_us", "predicted_us_alone"))
+        object.__setattr__(self, "why", _tuple(self, "why", Why))
+        object.__setattr__(self, "pipes_us", _times(self, "pipes_us"))
+        sizes = ("gm_bytes", "gm_bytes_floor", "kernels_alone", "gm_bytes_alone")
+        _numbers(self, ("ub_bytes",), sizes, ("predicted_us", "predicted_us_alone"))
 
 
 @dataclass(frozen=True)
@@ -102,11 +126,9 @@ class FusionReport:
 
     def __post_init__(self) -> None:
         _texts(self, "graph_name", "soc", "route")
-        if not isinstance(self.seconds, Mapping):
-            raise ValueError(f"FusionReport.seconds: expected seconds by stage, got {self.seconds!r}")
         for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):
             object.__setattr__(self, name, _tuple(self, name, kind))
-        object.__setattr__(self, "seconds", {stage: float(s) for stage, s in self.seconds.items()})
+        object.__setattr__(self, "seconds", _times(self, "seconds"))
         _numbers(
             self,
             ("kernels_before", "kernels_after"),
@@ -138,14 +160,14 @@ class FusionReport:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FusionReport:
         """The report ``to_dict`` was called on. Raises ValueError for another version or a missing or unknown field."""
-        if not isinstance(data, Mapping) or data.get("version") != VERSION:
+        if not isinstance(data, Mapping) or data.get("version") not in READABLE:
             version = data.get("version") if isinstance(data, Mapping) else data
-            raise ValueError(f"not a fusion report of version {VERSION}: version is {version!r}")
+            raise ValueError(f"not a fusion report of version {VERSION} or before: version is {version!r}")
         values = {name: value for name, value in data.items() if name != "version"}
         if "details" in values:
             raise ValueError("fusion report: field 'details' is unknown")
         try:
-            values["fused"] = tuple(FusedOp(**op) for op in values["fused"])
+            values["fused"] = tuple(_fused_op(op) for op in values["fused"])
             values["refused"] = tuple(Refusal(**refusal) for refusal in values["refused"])
             values["warnings"] = tuple(Reason(**warning) for warning in values["warnings"])
             if values["rolled_back"] is not None:
@@ -155,6 +177,10 @@ class FusionReport:
             raise ValueError(f"fusion report: field {error} is missing") from error
         except (TypeError, OverflowError) as error:
             raise ValueError(f"fusion report: {error}") from error
+
+
+def _fused_op(values: Mapping[str, Any]) -> FusedOp:
+    return FusedOp(**{**values, "why": tuple(Why(**why) for why in values.get("why", ()))})
 
 
 def plain(value: Any) -> Any:
@@ -169,6 +195,13 @@ def _tuple(record: object, name: str, kind: type) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, (tuple, list)) or not all(isinstance(v, kind) for v in value):
         raise ValueError(f"{type(record).__name__}.{name}: expected a tuple of {kind.__name__}, got {value!r}")
     return tuple(value)
+
+
+def _times(record: object, name: str) -> dict[str, float]:
+    value = getattr(record, name)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{type(record).__name__}.{name}: expected numbers by name, got {value!r}")
+    return {key: float(number) for key, number in value.items()}
 
 
 def _texts(record: object, *names: str) -> None:

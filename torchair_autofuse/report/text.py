@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchair_autofuse.messages import CODES
+from torchair_autofuse.messages import CODES, RULES
 
 if TYPE_CHECKING:
     from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal
@@ -56,9 +56,19 @@ def render(report: FusionReport) -> str:
         console.print()
         _line(console, f"Fused: {_count(len(report.fused), 'op')} (times are {PREDICTED})")
         console.print(_fused_table(report.fused))
+    if any(op.why for op in report.fused):
+        console.print()
+        _line(console, "Why they exist:")
+        for op in report.fused:
+            kernels = _kernels(op)
+            first = _node(op.nodes[0], op.node_types[0]) if op.nodes else "nothing"
+            more = ", ..." if op.nodes[1:] else ""
+            _line(console, f"{op.op_type} of {first}{more}{f': {kernels}' if kernels else ''}", 2)
+            for why in op.why:
+                _line(console, f"{RULES[why.rule]}: {why.text}", 4)
     if report.refused:
         console.print()
-        _line(console, f"Not fused: {_count(len(report.refused), 'refusal')}")
+        _line(console, f"Not fused: {_count(len(report.refused), 'refusal')} (each code has a page in docs/codes/)")
         for code, group in _by_code(report.refused):
             _line(console, f"{code} {CODES[code]}: {len(group)}", 2)
             for refusal in group:
@@ -105,18 +115,29 @@ def _fused_table(fused: Iterable[FusedOp]) -> Table:
     for op in fused:
         nodes = ", ".join(_node(name, kind) for name, kind in zip(op.nodes, op.node_types))
         flow = f"{', '.join(op.inputs)} -> {', '.join(op.outputs)}" if op.inputs or op.outputs else ""
-        sizes = (human_bytes(n) for n in (op.ub_bytes, op.gm_bytes, op.gm_bytes_floor))
+        moved = _from(None if op.gm_bytes_alone is None else human_bytes(op.gm_bytes_alone), human_bytes(op.gm_bytes))
+        time = _from(
+            None if op.predicted_us_alone is None else human_us(op.predicted_us_alone), human_us(op.predicted_us)
+        )
         template = op.template.replace(", ", "\n")  # several, by tiling key
         lines = (f"{', '.join(op.patterns)}:" if op.patterns else "", nodes, flow)
-        cells = (op.op_type, template, *sizes, _time(op), "\n".join(line for line in lines if line))
+        numbers = (human_bytes(op.ub_bytes), moved, human_bytes(op.gm_bytes_floor), time)
+        cells = (op.op_type, template, *numbers, "\n".join(line for line in lines if line))
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _time(op: FusedOp) -> str:
-    """Predicted times: of the nodes as kernels of their own, and of the fused op."""
-    alone = "" if op.predicted_us_alone is None else f"{human_us(op.predicted_us_alone)} ->\n"
-    return f"{alone}{human_us(op.predicted_us)}"
+def _from(alone: str | None, fused: str) -> str:
+    """A number of the nodes as kernels of their own, and of the fused op."""
+    return fused if alone is None else f"{alone} ->\n{fused}"
+
+
+def _kernels(op: FusedOp) -> str:
+    """How many kernels became one, and what its time goes into."""
+    parts = [] if op.kernels_alone is None else [f"{_count(op.kernels_alone, 'kernel')} -> 1"]
+    if op.limit:
+        parts.append(f"limit {op.limit} ({human_us(op.pipes_us.get(op.limit))} of {human_us(op.predicted_us)})")
+    return ", ".join(parts)
 
 
 def _node(name: str, kind: str) -> str:

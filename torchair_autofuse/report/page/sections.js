@@ -92,11 +92,11 @@ function opsTable(page, shown) {
     const limit = pictures ? pictures.chip.ub_limit : null;
     const row = el("tr", {},
       cell(0, button),
-      cell(1, el("code", {}, op.op_type), el("br"), el("span", { class: "note" }, op.template)),
+      cell(1, el("code", {}, op.op_type), el("br"), el("span", { class: "note" }, op.template, op.limit ? [el("br"), `limit ${op.limit}`] : null)),
       cell(2, el("span", { class: "count" }, op.nodes.length), el("span", { class: "note" }, op.patterns.length ? el("b", {}, op.patterns.join(", ")) : null, op.patterns.length ? el("br") : null, typesOf(op))),
       cell(3, picture ? ubBars(picture.ub_parts, limit, false) : null, el("span", { class: "note" }, `${humanBytes(op.ub_bytes)}${limit ? ` of ${humanBytes(limit)}` : ""}`)),
-      cell(4, humanBytes(op.gm_bytes), el("br"), el("span", { class: "note" }, `floor ${humanBytes(op.gm_bytes_floor)}`)),
-      cell(5, humanUs(op.predicted_us), el("br"), op.predicted_us_alone === null ? null : el("span", { class: "note" }, `nodes alone ${humanUs(op.predicted_us_alone)}`)),
+      cell(4, humanBytes(op.gm_bytes), el("br"), el("span", { class: "note" }, alone(op.gm_bytes_alone, humanBytes), `floor ${humanBytes(op.gm_bytes_floor)}`)),
+      cell(5, humanUs(op.predicted_us), el("br"), el("span", { class: "note" }, alone(op.predicted_us_alone, humanUs))),
       cell(6, at ? el("meter", { min: 0, max: 1, value: Math.min(at.memory, 1), "aria-label": "share" }) : null, at ? ` ${Math.round(100 * at.memory)} %` : "unknown"));
     body.append(row, detail);
     page.opRows.set(i, { row, button, toggle });
@@ -104,6 +104,24 @@ function opsTable(page, shown) {
   const head = el("thead", {}, el("tr", {}, ...COLUMNS.map((text) => el("th", { scope: "col" }, text || el("span", { class: "unseen" }, "Details")))));
   return [title, el("p", { class: "note" }, `Times are ${page.data.predicted}. GM bytes are counted from shapes and passes; the floor is inputs and outputs once. Press a number for nodes, UB, source and IR.`),
     el("div", { class: "wide" }, el("table", { class: "ops" }, head, body))];
+}
+
+function alone(value, human) {
+  return value === null ? null : [`nodes alone ${human(value)}`, el("br")];
+}
+
+// Why the op exists: kernels, bytes and time before and after, where its time goes, and the rules that made it.
+function opReasons(op, data) {
+  const before = (value, human) => (value === null ? "unknown" : human(value));
+  const facts = [
+    `kernels ${before(op.kernels_alone, String)} \u2192 1`,
+    `GM bytes ${before(op.gm_bytes_alone, humanBytes)} \u2192 ${humanBytes(op.gm_bytes)}`,
+    `time ${before(op.predicted_us_alone, humanUs)} \u2192 ${humanUs(op.predicted_us)} (${data.predicted})`,
+  ];
+  const pipes = Object.entries(op.pipes_us).map(([name, us]) => `${name} ${humanUs(us)}`).join(", ");
+  return [el("h3", {}, "Why"), el("p", {}, `${facts.join("; ")}.`),
+    op.limit ? el("p", {}, `Limit ${op.limit}, template ${op.template}: ${pipes}; the pipes overlap.`) : null,
+    ...op.why.map((why) => el("p", {}, el("b", {}, data.rules[why.rule]), `: ${why.text}`))];
 }
 
 function typesOf(op) {
@@ -117,6 +135,7 @@ function opDetails(page, i) {
   const g = page.graph, op = g.fused[i], pictures = g.pictures;
   const parts = [el("h3", {}, "Nodes"), ...growing(op.nodes.length, (k) => [page.nodeButton(op.nodes[k]), ` ${op.node_types[k]}`], 40)];
   if (op.inputs.length || op.outputs.length) parts.push(el("p", {}, el("code", {}, `${op.inputs.join(", ")} \u2192 ${op.outputs.join(", ")}`)));
+  parts.push(...opReasons(op, page.data));
   if (!pictures) return parts;
   const picture = pictures.ops[i], sources = pictures.sources[op.op_type];
   const at = position(op, picture, pictures.chip);
