@@ -66,10 +66,10 @@ class Model:
         self.op("NetOutput", "NetOutput", *refs, outputs=0)
         return self
 
-    def load(self, *dtypes: torch.dtype, inputs: int = 1) -> GraphExecutor:
-        return GraphExecutor(
-            self.model.SerializeToString(), output_dtypes=[C[d] for d in dtypes], input_placements=[1] * inputs
-        )
+    def load(self, *dtypes: torch.dtype, inputs: int = 1, also: Sequence[str] = ()) -> GraphExecutor:
+        codes = [C[d] for d in dtypes]
+        model = self.model.SerializeToString()
+        return GraphExecutor(model, output_dtypes=codes, input_placements=[1] * inputs, also=also)
 
 
 F32, F16, BF16, I64 = torch.float32, torch.float16, torch.bfloat16, torch.int64
@@ -211,10 +211,36 @@ def test_assigned_into_a_strided_parameter() -> None:
         executor.run([torch.ones(2, 2)], [None, None])
 
 
-def test_output_dtype_mismatch() -> None:
+def test_f32_outputs_declared_as_halves_are_rounded() -> None:
+    """As the mean of a half layer norm is by PyTorch on the CPU."""
     m = Model()
     executor = m.output(m.op("Neg", "n", m.data("a", 0, [2]))).load(F16)
-    with pytest.raises(RuntimeError, match=r"output 0 of graph g \(n:0\) is f32\[2\], but f16 is expected"):
+    x = torch.tensor([0.1, 1e9])
+    assert torch.equal(executor.run([x])[0], (-x).half())
+    target = torch.zeros(2, dtype=torch.float16)
+    assert executor.run([x], [target])[0] is target and torch.equal(target, (-x).half())
+
+
+def test_nodes_that_no_output_needs() -> None:
+    m = Model()
+    a = m.data("a", 0, [2])
+    m.op("Neg", "n", a)
+    model = m.output(m.op("Abs", "y", a))
+    ran: list[str] = []
+
+    def watch(function: Any, call: Any) -> Any:
+        ran.append(call.name)
+        return function(call)
+
+    executor = model.load(F32, also=["n"])
+    executor.run_by([torch.ones(2)], watch)
+    assert sorted(ran) == ["n", "y"] and executor.run([torch.ones(2)])[0].tolist() == [1.0, 1.0]
+
+
+def test_output_dtype_mismatch() -> None:
+    m = Model()
+    executor = m.output(m.op("Neg", "n", m.data("a", 0, [2]))).load(I64)
+    with pytest.raises(RuntimeError, match=r"output 0 of graph g \(n:0\) is f32\[2\], but i64 is expected"):
         executor.run([torch.ones(2)])
 
 

@@ -20,7 +20,7 @@ from torchair_autofuse.host.kernels import HostKernel
 from torchair_autofuse.loop.printer import to_text
 from torchair_autofuse.trust import session
 from torchair_autofuse.trust.inputs import randomised
-from torchair_autofuse.trust.measure import class_names
+from torchair_autofuse.trust.measure import class_names, compare
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
 
@@ -96,6 +96,54 @@ def test_half_types(plugin: Any, dtype: torch.dtype) -> None:
     with wrong_tanh():
         report = verify(three, x, w)
     assert not report.ok and "Tanh" in report.first_bad.node_types
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_norms_with_gradients(plugin: Any, dtype: torch.dtype) -> None:
+    """GE keeps their statistics in f32, where PyTorch on the CPU declares the halves of x."""
+    layer = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU())
+    batch = torch.nn.Sequential(torch.nn.BatchNorm1d(16), torch.nn.ReLU())
+    x = values()[0].to(dtype)
+    for model in (layer, batch, batch.eval()):
+        report = verify(model.to(dtype), x, backward=True)
+        assert report.ok and len(report.graphs) == 2 and not report.failure, str(report)
+        assert {o.dtype for o in report.outputs} == {str(dtype).removeprefix("torch.")}
+    assert verify(layer, x, backward=True).ops
+
+
+def test_complex_values(plugin: Any) -> None:
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_complex(torch.stack([torch.tanh(x * 2), torch.exp(-x * x)], -1))
+
+    x = values()[0]
+    report = verify(turned, x)
+    assert report.ok and report.outputs[0].dtype == "complex64" and report.outputs[0].spared == 0, str(report)
+    with wrong_tanh():
+        report = verify(turned, x)
+    assert not report.ok and report.outputs[0].bad > 100, "which no rounding excuses"
+
+
+def test_rounding_excuses_a_complex_number_only_as_a_whole() -> None:
+    exact = torch.tensor([1 + 1j, 2 - 2j, 3 + 0j, 1j, 5, 6], dtype=torch.complex128)
+    unfused = exact.to(torch.complex64)
+    fused = unfused + torch.tensor([0.1, 0.1j, 0.1 + 0.1j, 0, 0, 0], dtype=torch.complex64)
+    spread = torch.zeros(6, 2, dtype=torch.float64)
+    spread[:3, 0], spread[2, 1] = 0.1, 0.1
+    found = compare("y", fused, unfused, exact, spread=lambda: spread)
+    assert (found.bad, found.spared, found.size) == (1, 2, 6)
+    assert found.first is not None and found.first.index == (1,) and "j" in found.first.fused
+    assert found.between.max_abs == pytest.approx(0.1, rel=1e-6)
+
+
+def test_an_op_that_reads_a_size_which_only_the_simplified_graph_computes(plugin: Any) -> None:
+    """Two equal Packs, of which the first feeds nothing in the graph as it was and both in the simplified one."""
+
+    def flat(x: torch.Tensor) -> torch.Tensor:
+        y = torch.clamp(x, -1, 1).flatten(0, 1).flatten(0, -1)
+        return y * torch.tanh(y) + 1
+
+    report = verify(flat, values()[0], dynamic=True)
+    assert report.ok and [op.calls for op in report.ops] == [1] and report.graphs[0].notes == (), str(report)
 
 
 def test_trees_buffers_and_backward_change_nothing(plugin: Any) -> None:

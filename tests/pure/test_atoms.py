@@ -392,3 +392,13 @@ def test_strands_are_always_a_partition(drawn: tuple[list[int], list[tuple[str, 
         for d in dims:
             assert not atoms.repeats(d) and is_partition(atoms, d)
             assert atoms.count(d) == len(atoms.expand(d))
+
+
+def test_parts_of_clamped_sizes_leave_no_rest() -> None:
+    """As of a dim that is what a slice from 20 on and one up to 20 are put together to."""
+    for bound in (2, 20):
+        low, high = (expr.parse(t) for t in (f"Max(0, s0 - {bound})", f"Min({bound}, s0)"))
+        atoms = Atoms()
+        whole = atoms.axis(S0)
+        assert atoms.cut(whole, 0, low) is not None and atoms.cut(whole, low, high) is not None
+        assert [offset for offset, _ in layout(atoms, whole)] == [0, low]

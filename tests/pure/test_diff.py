@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,18 @@ def test_every_op_is_told_once_and_both_ways_agree(a: list[FusedOp], b: list[Fus
     json.dumps(compare([report(*a)], [report(*b)]).to_dict())
 
 
+def test_thousands_of_ops_are_paired_at_once() -> None:
+    """About linear in the number of ops: 4,000 took 2 s when each pair was looked for among all found before."""
+    names = [(f"a{i}", f"b{i}", f"c{i}") for i in range(8000)]
+    old = [FusedOp("T", n, n, "pointwise", 64) for n in names]
+    new = [replace(o, nodes=o.nodes[: 3 - i % 2], node_types=o.nodes[: 3 - i % 2]) for i, o in enumerate(old)]
+    start = time.process_time()
+    (graph,) = compare([report(*old)], [report(*reversed(new))]).graphs
+    assert time.process_time() - start < 2
+    assert len(graph.changed) == 4000 and all(c.lost == c.before.nodes[2:] for c in graph.changed)
+    assert not graph.appeared and not graph.vanished
+
+
 # ---- the command --------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +205,14 @@ BAD = {
     "deep": "[" * 100000,
     "binary": "\udcff",
 }
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    save([REPORT], tmp_path / "good.json")
+    for path in (tmp_path / "pipe", tmp_path):
+        assert main(["diff", str(tmp_path / "good.json"), str(path)]) == 2
+        assert capsys.readouterr().err == f"torchair_autofuse: {path}: is no regular file\n"
 
 
 @pytest.mark.parametrize("name", [*BAD, "missing"])

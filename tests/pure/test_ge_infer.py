@@ -15,8 +15,9 @@ from torchair_autofuse.ge.graph import Graph, TensorInfo, TensorRef
 from torchair_autofuse.ge.infer import infer
 from torchair_autofuse.ge.infer.bounds import nonnegative, positive
 from torchair_autofuse.ge.infer.move import sliced
-from torchair_autofuse.ge.infer.shapes import tidy, window
+from torchair_autofuse.ge.infer.shapes import window
 from torchair_autofuse.ge.reader import parse, read
+from torchair_autofuse.ge.simplify import simplify
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import symbol
 
@@ -165,6 +166,20 @@ def test_broadcast_of_symbols(left: tuple, right: tuple, minimum: int, expected:
     assert graph.info(TensorRef("sum", 0)).shape == expected
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_first_rows_beside_all(count: int) -> None:
+    """Of a symbolic number s: Min(1, s) rows broadcast, and Min(2, s) rows do too or are all there are."""
+    b = GraphBuilder()
+    x = b.data((-1, 8))
+    rows = b.op("StridedSliceV2", x, b.const([0]), b.const([count]), b.const([0]), b.const([1]), name="rows")
+    b.output(b.op("Mul", rows, x, name="product"))
+    graph = infer(b.read(), {0: (S, 8)}, minimum=2)
+    assert graph.info(TensorRef("product", 0)).shape == (S, 8)
+    first = graph.info(TensorRef("rows", 0)).shape
+    assert first is not None and expr.equal(first[0], S) == (count > 1)
+    assert ("rows" in simplify(graph).by_name) == (count == 1)
+
+
 def test_an_equality_learned_late_holds_for_what_came_before() -> None:
     """A table of 64 rows cut to the sequence length and added to the sequence: the length is at most 64."""
     b = GraphBuilder()
@@ -217,7 +232,7 @@ def test_tidy_drops_min_and_max_that_do_nothing() -> None:
     whole = expr.add(S, sliced(S, 0, 1))  # s elements behind one of them, as in a difference with a prepended value
     assert sliced(whole, 1, expr.add(S, 1)) == S
     kept = sliced(S, 0, 1)
-    assert tidy(kept) == kept and expr.evaluate(kept, {"s": 0}) == 0
+    assert expr.tidy(kept) == kept and expr.evaluate(kept, {"s": 0}) == 0
 
 
 @pytest.mark.parametrize(

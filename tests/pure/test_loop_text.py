@@ -143,3 +143,19 @@ def test_quotient_of_floors():
     a, b = expr.parse("4*s1*floor(s0/2)"), expr.parse("2*s1")
     assert expr.equal(expr.quotient(a, b), expr.parse("2*floor(s0/2)"))
     assert expr.quotient(expr.symbol("s0"), 2) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("Max(0, s0 - 2) + Min(2, s0)", "s0", True), ("Max(0, s0 - 40) + Min(40, s0)", "s0", True),
+        ("Max(0, s0 - s1) + Min(s0, s1)", "s0", True), ("Max(0, s0*s1 - 3) + Min(3, s0*s1)", "s0*s1", True),
+        ("Min(1, s0)", "s0", False), ("Min(1, s0)", "1", False), ("Max(0, 2*s0 - s1) + Min(2*s0, s1)", "s0", False),
+        ("Max(0, s0 - 1)", "s0 - 1", False),
+    ],
+)  # fmt: skip
+def test_equal_sizes_of_slices(left: str, right: str, same: bool) -> None:
+    a, b = expr.parse(left), expr.parse(right)
+    assert expr.equal(a, b) == expr.equal(b, a) == same
+    grid = [{"s0": m, "s1": n} for m in (0, 1, 2, 3, 50) for n in (0, 1, 4, 60)]
+    assert all(expr.evaluate(a, v) == expr.evaluate(b, v) for v in grid) == same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -54,17 +54,19 @@ class GraphExecutor:
 
     ``model_def``: serialized ModelDef, of which ``graph[0]`` is run. ``output_dtypes``: dtype of each output, as a
     number of GE's C enum. ``input_placements``: one entry per input (0 host, 1 device); the host has one kind of
-    memory, so only their number counts. Raises RuntimeError for a malformed graph and, with code AF401, for live ops
-    it does not know, all of them at once.
+    memory, so only their number counts. ``also``: names of nodes that are live though no output needs them. Raises
+    RuntimeError for a malformed graph and, with code AF401, for live ops it does not know, all of them at once.
     """
 
-    def __init__(self, model_def: bytes, *, output_dtypes: list[int], input_placements: list[int]) -> None:
+    def __init__(
+        self, model_def: bytes, *, output_dtypes: list[int], input_placements: list[int], also: Iterable[str] = ()
+    ) -> None:
         graph = _graph_of(model_def)
         self.name: str = graph.name
         self._n_inputs = len(input_placements)
         ops = _by_name(graph)
         output = _net_output(ops)
-        order = _schedule(ops, output)
+        order = _schedule(ops, output, also)
         _refuse_unknown(ops, order)
         slots: dict[str, int] = {}  # node -> slot of its output 0
         self._slot_names: list[str] = []
@@ -184,6 +186,10 @@ class GraphExecutor:
         found = [values[slot] for slot in self._outputs]
         return [v for v in found if v is not None]
 
+    def handed_out(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs of ``run_by`` in the dtypes in which ``run`` gives them."""
+        return [_rounded(t, dtype) for t, dtype in zip(outputs, self._output_dtypes)]
+
     def _check_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
         if len(inputs) != self._n_inputs:
             raise RuntimeError(f"graph {self.name} takes {self._n_inputs} inputs, {len(inputs)} given")
@@ -235,6 +241,7 @@ class GraphExecutor:
         for i, (slot, dtype) in enumerate(zip(self._outputs, self._output_dtypes)):
             value = values[slot]
             assert value is not None
+            value = _rounded(value, dtype)
             if value.dtype != dtype:
                 raise RuntimeError(
                     f"output {i} of graph {self.name} ({self._slot_names[slot]}) is {tensor_name(value)}, "
@@ -256,6 +263,16 @@ class GraphExecutor:
             target.detach().copy_(fresh[i])
             fresh[i] = target
         return fresh
+
+
+def _rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An output in its declared dtype where that is a half and the value f32, else as it is.
+
+    The declared dtype is PyTorch's for tensors on the CPU, where the mean and rstd of a half x, or the gradients of a
+    half batch norm, are halves; GE's ops give them in f32 (on an NPU PyTorch declares f32 too).
+    """
+    halves = (torch.float16, torch.bfloat16)
+    return value.to(dtype) if value.dtype == torch.float32 and dtype in halves else value
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -319,12 +336,12 @@ def _data_refs(op: Any) -> list[str]:
     return [r for r in op.input if not r.endswith(":-1")]
 
 
-def _schedule(ops: dict[str, Any], output: Any) -> list[str]:
+def _schedule(ops: dict[str, Any], output: Any, also: Iterable[str]) -> list[str]:
     """Live nodes without NetOutput, each after what it reads or waits for; iterative, in the order of the inputs."""
     done: set[str] = set()
     open_: set[str] = set()
     order: list[str] = []
-    stack: list[tuple[str, bool]] = [(output.name, False)]
+    stack = [(name, False) for name in (output.name, *also)]  # NetOutput is the last to be left
     while stack:
         name, leaving = stack.pop()
         if leaving:

@@ -103,7 +103,50 @@ def equal(a: Expr, b: Expr) -> bool:
     """True only if the two are known to be equal for every value of the symbols."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or simplify(sympy.sympify(a) - b) == 0
+    return a == b or _is_zero(simplify(sympy.sympify(a) - b))
+
+
+@lru_cache(maxsize=65536)
+def _is_zero(e: Expr) -> bool:
+    if isinstance(e, int) or not e.has(sympy.Min, sympy.Max):
+        return e == 0
+    return sympy.expand(e.replace(lambda x: isinstance(x, (sympy.Min, sympy.Max)), _excess)) == 0 or tidy(e) == 0
+
+
+def _excess(e: sympy.Expr) -> sympy.Expr:
+    """A Min or Max of two as one of them and a Min(0, d) with one of the two signs of d, so that equal ones cancel:
+    Max(a, b) = a + b - Min(a, b), and Min(a, b) = a + Min(0, b - a) = b + Min(0, a - b)."""
+    if len(e.args) != 2:
+        return e
+    a, b = e.args
+    first, apart = min(((a, sympy.expand(b - a)), (b, sympy.expand(a - b))), key=lambda x: sympy.default_sort_key(x[1]))
+    least = first + sympy.Min(0, apart)
+    return least if isinstance(e, sympy.Min) else a + b - least
+
+
+@lru_cache(maxsize=65536)
+def tidy(e: Expr) -> Expr:
+    """``e`` without its Min and Max where a case split over small values of one symbol shows that they are not needed.
+
+    For a symbol s and the largest constant n in e: if e with s >= n simplifies to a form free of Min and Max that is
+    also right for s = 0 .. n-1, it is right for all s.
+    """
+    if isinstance(e, int) or not e.has(sympy.Min, sympy.Max):
+        return e
+    bound = max((abs(int(c)) for c in e.atoms(sympy.Integer)), default=1)
+    if bound > _CASES:
+        return e
+    for s in sorted(e.free_symbols, key=str):
+        plain = sympy.expand(e.subs(s, s + bound).doit()).subs(s, s - bound)
+        plain = sympy.expand(plain)
+        if not plain.has(sympy.Min, sympy.Max) and all(
+            sympy.expand(plain.subs(s, k) - e.subs(s, k)) == 0 for k in range(bound)
+        ):
+            return simplify(plain)
+    return e
+
+
+_CASES = 16  # largest constant for which cases are split
 
 
 def free_symbols(e: Expr) -> frozenset[str]:

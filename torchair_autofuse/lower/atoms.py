@@ -244,7 +244,8 @@ class Atoms:
             return None
         parts = self.parts(atom)
         if parts is None:
-            sizes = (start, size, expr.add(total, expr.mul(-1, end)))
+            after = 0 if expr.equal(end, total) else expr.add(total, expr.mul(-1, end))
+            sizes = (start, size, after)
             made = [self.axis(s) for s in sizes]
             self._set_cut(atom, tuple(d for d, s in zip(made, sizes) if s != 0))
             return made[1]

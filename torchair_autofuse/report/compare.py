@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -113,29 +114,43 @@ def _graph(name: str, before: FusionReport, after: FusionReport) -> GraphDiff:
 
 def _pairs(before: Sequence[FusedOp], after: Sequence[FusedOp]) -> list[tuple[int, int]]:
     """Indices of ops that are the same one: with equal nodes first, then those that share most, ties in order."""
+    found = _equal(before, after)
+    taken = set(found.values())
     owners: dict[str, list[int]] = {}
     for j, op in enumerate(after):
-        for node in op.nodes:
-            owners.setdefault(node, []).append(j)
+        if j not in taken:
+            for node in op.nodes:
+                owners.setdefault(node, []).append(j)
     shared: dict[tuple[int, int], int] = {}
     for i, op in enumerate(before):
-        for j in (j for node in op.nodes for j in owners.get(node, ())):
-            shared[i, j] = shared.get((i, j), 0) + 1
-
-    def key(pair: tuple[int, int]) -> tuple[bool, int, int, int]:
-        i, j = pair
-        return set(before[i].nodes) != set(after[j].nodes), -shared[pair], i, j
-
-    found: dict[int, int] = {}
-    for i, j in sorted(shared, key=key):
-        if i not in found and j not in found.values():
+        if i not in found:
+            for j in (j for node in op.nodes for j in owners.get(node, ())):
+                shared[i, j] = shared.get((i, j), 0) + 1
+    for i, j in sorted(shared, key=lambda pair: (-shared[pair], pair)):
+        if i not in found and j not in taken:
             found[i] = j
+            taken.add(j)
     return sorted(found.items())
 
 
+def _equal(before: Sequence[FusedOp], after: Sequence[FusedOp]) -> dict[int, int]:
+    """The index in ``after`` of each op of ``before`` that has the same nodes there; the first with the first."""
+    left: dict[frozenset[str], deque[int]] = {}
+    for j, op in enumerate(after):
+        if op.nodes:
+            left.setdefault(frozenset(op.nodes), deque()).append(j)
+    found: dict[int, int] = {}
+    for i, op in enumerate(before):
+        same = left.get(frozenset(op.nodes))
+        if same:
+            found[i] = same.popleft()
+    return found
+
+
 def _op_change(before: FusedOp, after: FusedOp) -> OpChange | None:
-    gained = tuple(n for n in after.nodes if n not in set(before.nodes))
-    lost = tuple(n for n in before.nodes if n not in set(after.nodes))
+    old, new = frozenset(before.nodes), frozenset(after.nodes)
+    gained = tuple(n for n in after.nodes if n not in old)
+    lost = tuple(n for n in before.nodes if n not in new)
     changes = _changes(before, after, _OP_FIELDS)
     return OpChange(before, after, gained, lost, changes) if gained or lost or changes else None
 

@@ -20,7 +20,10 @@ def load(path: str | Path) -> list[FusionReport]:
 
     Raises OSError for a file that cannot be read and ValueError for one that holds something else.
     """
-    data = json.loads(Path(path).read_text(encoding="utf-8"))  # its errors are ValueErrors
+    file = Path(path)
+    if file.exists() and not file.is_file():  # a pipe that nobody writes to would be waited for without end
+        raise ValueError("is no regular file")
+    data = json.loads(file.read_text(encoding="utf-8"))  # its errors are ValueErrors
     if not isinstance(data, dict) or "reports" not in data:
         return [FusionReport.from_dict(data)]
     if data.get("version") not in READABLE or not isinstance(data["reports"], list):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from torchair_autofuse.ge.graph import TensorRef
+from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.ge.reader import parse
 from torchair_autofuse.host.executor import FUSED_PREFIX, GraphExecutor
 from torchair_autofuse.host.ops.registry import OpCall, OpFunction
+from torchair_autofuse.pipeline import FusionResult
 from torchair_autofuse.report import FusedOp
 from torchair_autofuse.trust.exact import Exact, Unfused, listed, run_exact, run_noisy, run_unfused
 from torchair_autofuse.trust.measure import OutputCheck, compare, same_bits
@@ -82,23 +83,27 @@ class GraphCheck:
         fused = [op for op in parse(self.record.model_def).graph[0].op if op.type.startswith(FUSED_PREFIX)]
         before = result.before if result is not None and fused else None
         self.before = before.SerializeToString() if before is not None else self.record.model_def
-        self._unfused = self._executor(self.before, len(self.record.output_dtypes))
-        self._fused = self._executor(self.record.model_def, len(self.record.output_dtypes)) if self.inside else None
-        if result is None or result.graph is None or not fused or not self.inside:
-            return
-        names = {op.name for op in fused}
+        if self.inside and result is not None and result.graph is not None and fused:
+            self._find_ops(result, result.graph, {op.name for op in fused})
+        # What a fused op's nodes read may be live in the simplified graph alone, where it stands for its equals.
+        extra = dict.fromkeys(ref.node for op in self._ops.values() for ref in op.parts.extra)
+        self._unfused = self._executor(self.before, [name for name in extra if name not in self._data])
+        self._fused = self._executor(self.record.model_def) if self.inside else None
+
+    def _find_ops(self, result: FusionResult, graph: Graph, names: Collection[str]) -> None:
+        """``graph``: simplified, which the fused ops were made of; ``names``: of the fused nodes that were loaded."""
         for i, (made, shown) in enumerate(zip(result.generated, result.report.fused)):
             node = f"{made.op_type}_{i}"  # as the pipeline names it
             if node not in names:
                 self._note(f"{node} is not in the graph that was loaded: its ops are not compared one by one")
                 continue
-            parts = subgraph(before, result.graph, made, node)
+            parts = subgraph(result.before, graph, made, node)
             check = OpCheck(shown, self.record.name, node)
             executor = part_executor(parts.before)
             if executor is None:
                 check = replace(check, missing="the host executor does not know all of its nodes")
             self._ops[node] = _Op(check, parts, executor)
-        self._data = {n.name: n.attrs["index"] for n in result.graph.inputs_of_type("Data", "RefData")}
+        self._data = {n.name: n.attrs["index"] for n in graph.inputs_of_type("Data", "RefData")}
 
     @property
     def ops(self) -> tuple[OpCheck, ...]:
@@ -220,7 +225,7 @@ class GraphCheck:
 
         copies = [t.clone() for t in call.inputs]
         try:
-            outputs = [*self._fused.run_by(copies, run_node), *copies]
+            outputs = [*self._fused.handed_out(self._fused.run_by(copies, run_node)), *copies]
         except RuntimeError as error:
             self._note(f"the fused graph cannot be run to its end: {error}")
             return None
@@ -228,7 +233,8 @@ class GraphCheck:
             return None
         for _ in range(self.repeats - 1):
             again = [t.clone() for t in call.inputs]
-            if not same_bits([*self._fused.run_by(again, lambda f, c: f(c)), *again], outputs):
+            found = self._fused.handed_out(self._fused.run_by(again, lambda f, c: f(c)))
+            if not same_bits([*found, *again], outputs):
                 self.deterministic = False
         return outputs
 
@@ -257,12 +263,13 @@ class GraphCheck:
     def _note(self, text: str) -> None:
         self.notes.setdefault(text.splitlines()[0])
 
-    def _executor(self, model_def: bytes, n_outputs: int) -> GraphExecutor | None:
+    def _executor(self, model_def: bytes, also: Iterable[str] = ()) -> GraphExecutor | None:
         try:
             return GraphExecutor(
                 model_def,
                 output_dtypes=list(self.record.output_dtypes),
                 input_placements=[0] * self.record.n_inputs,
+                also=also,
             )
         except RuntimeError as error:  # on a device there are ops that the host does not know
             self._note(f"not on the host executor: {error}")
@@ -316,5 +323,5 @@ def part_executor(model: Any) -> GraphExecutor | None:
 
 def coarsest_eps(unfused: Unfused) -> float:
     """Machine epsilon of the coarsest float type among what the nodes of a run read."""
-    types = {t for node in unfused.types.values() for t in node if t is not None and t.is_floating_point}
-    return max((torch.finfo(t).eps for t in types), default=0.0)
+    types = {t for node in unfused.types.values() for t in node if t is not None}
+    return max((torch.finfo(t).eps for t in types if t.is_floating_point or t.is_complex), default=0.0)

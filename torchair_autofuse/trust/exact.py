@@ -16,9 +16,13 @@ import torch
 from torchair_autofuse.ge.catalogue import IN_PLACE, op_class
 from torchair_autofuse.host.executor import GraphExecutor
 from torchair_autofuse.host.ops.registry import OpCall, OpFunction
+from torchair_autofuse.trust.measure import real_parts
 
 Outputs = Sequence[torch.Tensor]
-_LOW = (torch.float16, torch.bfloat16, torch.float32)
+_RAISED = {
+    torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}  # fmt: skip
 _TYPE_ATTRS = ("dst_type", "dtype")
 _LOW_CODES = (0, 1, 27)  # f32, f16, bf16 in GE's C enum
 _F64_CODE = 11
@@ -53,7 +57,7 @@ def run_unfused(
         return results
 
     copies = [t.clone() for t in inputs]
-    outputs = executor.run_by(copies, watch)
+    outputs = executor.handed_out(executor.run_by(copies, watch))
     return Unfused(outputs, copies, types, kept)
 
 
@@ -100,7 +104,7 @@ def _wide(function: OpFunction, call: OpCall, unfused: Unfused) -> tuple[Outputs
 
 TRIALS = 16
 """Evaluations with noise that tell how far rounding can move an output."""
-_NOISE = {torch.float32: 4.0, torch.float16: 1.0, torch.bfloat16: 1.0}
+_NOISE = {torch.float32: 4.0, torch.complex64: 4.0, torch.float16: 1.0, torch.bfloat16: 1.0}
 # Machine epsilons that operands are moved by. f32 ops round many times inside; half ones are computed in f32.
 
 _ROUNDING = frozenset(("elementwise", "broadcast", "reduce", "norm", "cube", "loss", "index", "other"))
@@ -119,9 +123,11 @@ def run_noisy(
     """How far rounding can move each output: the largest distance from ``exact`` in ``TRIALS`` evaluations in f64, in
     which every operand of what rounds is moved at random by as much as it would be rounded.
 
-    f64 tensors of the shapes of the outputs; infinite where an output jumps, which any change of an integer is.
+    f64 tensors of the shapes of the outputs' ``real_parts``; infinite where an output jumps, which any change of an
+    integer is.
     """
-    spread = [torch.zeros(t.shape, dtype=torch.float64) for t in exact]
+    parts = [real_parts(t) for t in exact]
+    spread = [torch.zeros(t.shape, dtype=torch.float64) for t in parts]
     for seed in range(TRIALS):
         generator = torch.Generator().manual_seed(seed)
 
@@ -133,11 +139,11 @@ def run_noisy(
             return _wide(function, moved, unfused)[0]
 
         outputs = executor.run_by([_float(t.clone()) for t in inputs], noisy)
-        for i, (t, e) in enumerate(zip(outputs, exact)):
+        for i, (t, e) in enumerate(zip((real_parts(_float(t)) for t in outputs), parts)):
             if t.shape != e.shape:
                 spread[i].fill_(torch.inf)
             elif e.is_floating_point():
-                apart = (_float(t) - e).abs()
+                apart = (t - e).abs()
                 spread[i] = torch.maximum(spread[i], torch.where(apart.isnan() & ~e.isnan(), torch.inf, apart))
             else:
                 spread[i][t != e] = torch.inf
@@ -147,12 +153,14 @@ def run_noisy(
 def _moved(tensor: torch.Tensor | None, dtype: torch.dtype | None, generator: torch.Generator) -> torch.Tensor | None:
     if tensor is None or dtype not in _NOISE:
         return tensor
-    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return tensor * (1 + noise * (_NOISE[dtype] * torch.finfo(dtype).eps))
+    parts = real_parts(tensor)
+    noise = torch.rand(parts.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    moved = parts * (1 + noise * (_NOISE[dtype] * torch.finfo(dtype).eps))
+    return torch.view_as_complex(moved) if tensor.is_complex() else moved
 
 
 def raise_floats(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """f16, bf16 and f32 as f64, which holds all their values; others as they are."""
+    """f16, bf16 and f32 as f64, which holds all their values, complex64 as complex128; others as they are."""
     return None if tensor is None else _float(tensor)
 
 
@@ -162,7 +170,7 @@ def listed(results: torch.Tensor | Sequence[torch.Tensor]) -> Sequence[torch.Ten
 
 
 def _float(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.dtype in _LOW else tensor
+    return tensor.to(_RAISED.get(tensor.dtype, tensor.dtype))
 
 
 def _raised_attrs(attrs: Mapping[str, Any]) -> Mapping[str, Any]:

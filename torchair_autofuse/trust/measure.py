@@ -171,10 +171,12 @@ def compare(
         return OutputCheck(name, dtype, shape, size, max(size, 1), Errors(), first=Mismatch((), is_, want))
     if exact is not None and exact.shape != unfused.shape:
         exact = None  # sizes that follow from values, which are others in f64
-    bad = wrong(fused, unfused, exact, eps)
-    suspects = int(bad.sum())
-    if exact is not None and spread is not None and suspects:
-        bad &= ~_within(fused, exact, spread())
+    parts = (real_parts(fused), real_parts(unfused), None if exact is None else real_parts(exact))
+    bad = wrong(*parts, eps)
+    suspects = int(_elements(bad, fused).sum())
+    if parts[2] is not None and spread is not None and suspects:
+        bad &= ~_within(parts[0], parts[2], spread())
+    bad = _elements(bad, fused)
     count = int(bad.sum())
     ours, theirs = (None if exact is None else errors(side, exact) for side in (fused, unfused))
     first = _first(bad, fused, unfused, exact) if count else None
@@ -193,13 +195,10 @@ def compare(
 
 
 def wrong(fused: torch.Tensor, unfused: torch.Tensor, exact: torch.Tensor | None, eps: float = 0.0) -> torch.Tensor:
-    """Elements of ``fused`` that no rule of ``TOLERANCES`` accepts; ``eps`` as for :func:`compare`."""
-    if not (fused.is_floating_point() or fused.is_complex()):
+    """Elements of ``fused``, real ones, that no rule of ``TOLERANCES`` accepts; ``eps`` as for :func:`compare`."""
+    if not fused.is_floating_point():
         differ = fused != unfused
         return differ if exact is None else differ & (fused != exact)
-    if fused.is_complex():
-        real = None if exact is None else torch.view_as_real(exact)
-        return wrong(torch.view_as_real(fused), torch.view_as_real(unfused), real, eps).any(-1)
     ok = _same(fused, unfused)
     f, u = fused.double(), unfused.double()
     finite = torch.isfinite(f) & torch.isfinite(u)
@@ -219,6 +218,16 @@ def wrong(fused: torch.Tensor, unfused: torch.Tensor, exact: torch.Tensor | None
     return ~ok
 
 
+def real_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones, along one more dim; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _elements(parts: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """For each element of ``of`` whether any of its ``real_parts`` is true in ``parts``."""
+    return parts.any(-1) if of.is_complex() else parts
+
+
 def _within(fused: torch.Tensor, exact: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
     """Elements that are as near to f64 as rounding lets them be."""
     if not fused.is_floating_point():
@@ -231,8 +240,7 @@ def _within(fused: torch.Tensor, exact: torch.Tensor, spread: torch.Tensor) -> t
 
 def errors(tensor: torch.Tensor, reference: torch.Tensor) -> Errors:
     """How far ``tensor`` is from ``reference``, of the same shape."""
-    if tensor.is_complex():
-        tensor, reference = torch.view_as_real(tensor), torch.view_as_real(reference.to(tensor.dtype))
+    tensor, reference = real_parts(tensor), real_parts(reference)
     x, r = tensor.double(), reference.double()
     if tensor.is_floating_point():
         rounded = reference.to(tensor.dtype)
@@ -283,7 +291,7 @@ def _largest(values: torch.Tensor) -> float:
 
 
 def _first(bad: torch.Tensor, fused: torch.Tensor, unfused: torch.Tensor, exact: torch.Tensor | None) -> Mismatch:
-    index = tuple(int(i) for i in torch.nonzero(bad.reshape(bad.shape))[0])
+    index = tuple(int(i) for i in torch.nonzero(bad)[0])
     return Mismatch(index, _text(fused[index]), _text(unfused[index]), "" if exact is None else _text(exact[index]))
 
 

@@ -27,7 +27,6 @@ from torchair_autofuse.ge.infer.shapes import (
     plain,
     reshape,
     subtract,
-    tidy,
 )
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
@@ -286,7 +285,7 @@ def sliced(size: Expr, begin: Expr, end: Expr, stride: int = 1) -> Expr:
     else:
         length = subtract(last, first)
         length = length if nonnegative(length) else maximum(length, 0)
-    length = tidy(length)
+    length = expr.tidy(length)
     return length if stride == 1 else expr.ceildiv(length, stride)
 
 

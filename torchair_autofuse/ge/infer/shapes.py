@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -33,34 +32,12 @@ def _extreme(a: Expr, b: Expr, function: Any, *, first_wins: bool, second_wins: 
     return b if second_wins else expr.simplify(function(a, b))
 
 
-def _clamped(part: Expr, whole: Expr) -> bool:
-    """Whether part is Min(whole, c) with an integer c >= 1."""
-    return isinstance(part, sympy.Min) and all(x == whole or (x.is_Integer and x >= 1) for x in part.args)
-
-
-@lru_cache(maxsize=65536)
-def tidy(e: Expr) -> Expr:
-    """``e`` without its Min and Max where a case split over small values of one symbol shows that they are not needed.
-
-    For a symbol s and the largest constant n in e: if e with s >= n simplifies to a form free of Min and Max that is
-    also right for s = 0 .. n-1, it is right for all s.
-    """
-    if isinstance(e, int) or not e.has(sympy.Min, sympy.Max):
-        return e
-    bound = max((abs(int(c)) for c in e.atoms(sympy.Integer)), default=1)
-    if bound > _CASES:
-        return e
-    for s in sorted(e.free_symbols, key=str):
-        plain = sympy.expand(e.subs(s, s + bound).doit()).subs(s, s - bound)
-        plain = sympy.expand(plain)
-        if not plain.has(sympy.Min, sympy.Max) and all(
-            sympy.expand(plain.subs(s, k) - e.subs(s, k)) == 0 for k in range(bound)
-        ):
-            return expr.simplify(plain)
-    return e
-
-
-_CASES = 16  # largest constant for which cases are split
+def _clamp(part: Expr, whole: Expr) -> int:
+    """The integer c >= 1 of a part that is Min(whole, c), else 0."""
+    if not isinstance(part, sympy.Min) or len(part.args) != 2 or whole not in part.args:
+        return 0
+    (other,) = (x for x in part.args if x != whole)
+    return int(other) if other.is_Integer and other >= 1 else 0
 
 
 def axis(value: int, rank: int) -> int:
@@ -79,7 +56,8 @@ def broadcast(*shapes: Shape, facts: Facts | None = None) -> Shape:
     """The numpy broadcast of shapes. Raises Unknown where two dims are neither known equal nor known one.
 
     A symbolic dim against an integer n != 1 gives n: the symbol is n or 1, or the graph is not valid. Two dims above
-    one, and s against Min(c, s) with c >= 1, are equal for the same reason; ``facts`` learns that.
+    one, and s against Min(c, s) with c >= 2, are equal for the same reason; ``facts`` learns that. Min(1, s) is 1, or
+    0 as s is: it gives s.
     """
     rank = max((len(s) for s in shapes), default=0)
     result: list[Expr] = []
@@ -105,7 +83,10 @@ def _broadcast_dim(a: Expr, b: Expr, facts: Facts | None) -> Expr:
         return a if b == 1 else b
     if expr.equal(a, b):
         return a
-    if facts is not None and (_clamped(a, b) or _clamped(b, a) or (facts.above_one(a) and facts.above_one(b))):
+    clamp = _clamp(a, b) or _clamp(b, a)
+    if clamp == 1:
+        return b if _clamp(a, b) else a
+    if facts is not None and (clamp or (facts.above_one(a) and facts.above_one(b))):
         return facts.learn(a, b)
     raise Unknown(f"dims {a} and {b} are not known to be equal or one")
 
