@@ -69,7 +69,8 @@ setTimeout(async () => {
     document.querySelectorAll(".group").forEach((d) => { d.open = true; });
     await later(200);
     seen.source = detail.textContent.includes("__aicore__");
-    seen.why = /Whykernels \\d+ .* 1; GM bytes .*; time .*Limit (launch|MTE2|vector|MTE3), /.test(detail.textContent);
+    seen.why = /Whykernels \\d+ .* 1; GM bytes .*; time .*Limit (launch|MTE2|vector|MTE3), /
+      .test(detail.textContent);
     seen.buffers = detail.querySelectorAll(".buffers tbody tr").length;
     seen.refusals = document.querySelectorAll(".group li").length;
     seen.points = document.querySelectorAll(".chart .point").length;
@@ -108,8 +109,8 @@ def problems(seen: dict[str, object], console: list[str], report: FusionReport) 
     """What is not as it should be."""
     rows = len(report.fused)
     expected = {
-        "rows": rows, "rowsAgain": rows, "nothing": "0 nodes, 0 fused ops, 0 refusals found", "source": True, "why": True,
-        "clicked": seen.get("wanted"), "wide": False,
+        "rows": rows, "rowsAgain": rows, "nothing": "0 nodes, 0 fused ops, 0 refusals found", "source": True,
+        "why": True, "clicked": seen.get("wanted"), "wide": False,
     }  # fmt: skip
     wrong = [f"{k}: {seen.get(k)!r}, expected {v!r}" for k, v in expected.items() if seen.get(k) != v]
     wrong += [f"{k} is {seen.get(k)!r}" for k in ("drawn", "panel", "buffers", "refusals", "points") if not seen.get(k)]

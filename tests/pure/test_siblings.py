@@ -77,7 +77,18 @@ def test_large_results_are_not_made_long_before_they_are_needed(apart: int, smal
         other = barrier(b, other)  # with its constant two nodes
     last = reduced(b, "ReduceSum", x, 1, "last") if small else b.op("Sigmoid", x, name="last")
     b.output(first, other, last)
-    assert groups(plan_of(graph_of(b))) == ([["first", "last"]] if small or apart < NEAR else [])
+    made = plan_of(graph_of(b))
+    assert groups(made) == ([["first", "last"]] if small or apart < NEAR else [])
+    found = [r for r in made.refusals if r.code == "AF224"]
+    if made.groups:
+        assert not found
+    else:
+        (refusal,) = found
+        assert (refusal.node, refusal.other) == ("first", "last")
+        assert refusal.reason.startswith("96 bytes of results would be in memory ")
+        assert refusal.reason.endswith(
+            f" nodes earlier, more than {NEAR}, to read arg0:0 of 96 bytes once instead of twice"
+        )
 
 
 def test_limits_hold() -> None:

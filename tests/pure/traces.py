@@ -35,7 +35,10 @@ FACTS: dict[str, str] = {
     "AF220": r"\d+ readers, --recomputation_threshold is \d+",
     "AF221": r"max_fusions = \d+",
     "AF223": rf"out\d+{_SIZES}.*",
-    "AF224": r"\d+ ns instead of \d+ .* at \d+ bytes instead of \d+, more than \d+ %",
+    "AF224": (
+        r"\d+ ns instead of \d+ .* at \d+ bytes instead of \d+, more than \d+ %"
+        rf"|\d+ nodes (?:earlier|apart), more than \d+, to read {_TENSOR} of"
+    ),
 }
 """Per code that the planner gives what its text has to hold."""
 

@@ -77,7 +77,7 @@ def plan(
     for name, reason in clusters.barred.items():
         refusals.add(name, "", reason)
     refused = PLANNERS[options.planner](graph, clusters, options, costs.nodes)
-    shared = merge_siblings(graph, clusters, options, costs.nodes.hints, nodes_fit)
+    shared, late = merge_siblings(graph, clusters, options, costs.nodes.hints, nodes_fit)
     groups: list[Group] = []
     for cluster in clusters:
         if cluster.domain is None:
@@ -109,7 +109,7 @@ def plan(
     if options.max_fusions is not None:
         groups = _limited(groups, options.max_fusions, fits, refusals)
     alone = _alone(graph, names, groups)
-    for (producer, consumer), reason in refused.items():
+    for (producer, consumer), reason in (*late.items(), *refused.items()):
         refusals.add(producer, consumer, reason)
     gone = {name for g in groups for name in g.copies}
     refusals.explain([n for n in alone if n.name not in gone and is_kernel(n, graph)], clusters, refused, apart)

@@ -17,8 +17,10 @@ from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.domain import Domain
 from torchair_autofuse.lower.registry import data_positions
 from torchair_autofuse.lower.uniform import uniform_value
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Cluster, Clusters
+from torchair_autofuse.plan.limits import Pair
 from torchair_autofuse.plan.pieces import Fits, trim
 
 NEAR = 32
@@ -28,12 +30,14 @@ _OPEN = 4  # clusters that a sibling is tried with, the last ones first: those b
 
 def merge_siblings(
     graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int], fits: Fits
-) -> dict[int, frozenset[TensorRef]]:
+) -> tuple[dict[int, frozenset[TensorRef]], dict[Pair, Reason]]:
     """Merges siblings, those that share the largest tensor first; ``fits``: why nodes cannot be one fused op, or None.
 
-    Returns the tensors by which each cluster (its id) holds together besides its own edges.
+    Returns the tensors by which each cluster (its id) holds together besides its own edges, and the AF224 refusals:
+    nodes of two clusters that are apart because live memory would grow.
     """
     shared: dict[int, set[TensorRef]] = {}
+    refused: dict[Pair, Reason] = {}
     for ref in _read_by_many(graph, clusters, hints):
         made: list[Cluster] = []
         for node, i in graph.consumers[ref]:
@@ -43,7 +47,9 @@ def merge_siblings(
             if not _shares_well(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
                 continue
             alike = islice((c for c in reversed(made) if _equal_domains(graph, c, cluster, ref)), _OPEN)
-            other = next((c for c in alike if _merge(graph, clusters, c, cluster, ref, options, hints, fits)), None)
+            other = next(
+                (c for c in alike if _merge(graph, clusters, c, cluster, ref, options, hints, fits, refused)), None
+            )
             if other is None:
                 made.append(cluster)
                 continue
@@ -51,7 +57,8 @@ def merge_siblings(
             made[made.index(other)] = kept
             known = shared.pop(other.id, set()) | shared.pop(cluster.id, set())
             shared[kept.id] = known | {ref}
-    return {i: frozenset(refs) for i, refs in shared.items()}
+    apart = {pair: why for pair, why in refused.items() if clusters.of[pair[0]] is not clusters.of[pair[1]]}
+    return {i: frozenset(refs) for i, refs in shared.items()}, apart
 
 
 def _read_by_many(graph: Graph, clusters: Clusters, hints: Mapping[str, int]) -> list[TensorRef]:
@@ -97,25 +104,30 @@ def _merge(
     options: Options,
     hints: Mapping[str, int],
     fits: Fits,
+    refused: dict[Pair, Reason],
 ) -> bool:
     limit = options.max_fusion_size
     if limit is not None and len(a.nodes) + len(b.nodes) > limit:
         return False
-    if clusters.between(a, b) is not None or not _pays(graph, a, b, ref, hints):
+    if clusters.between(a, b) is not None:
+        return False
+    late = _too_late(graph, a, b, ref, hints)
+    if late is not None:
+        refused[a.nodes[0].name, b.nodes[0].name] = late
         return False
     nodes = trim(graph, sorted((*a.nodes, *b.nodes), key=lambda n: graph.position[n.name]))
     return fits(nodes) is None and clusters.merge(a, b) is None
 
 
-def _pays(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[str, int]) -> bool:
-    """Whether they are near each other or the later one's results are smaller than what is read once instead of twice.
+def _too_late(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[str, int]) -> Reason | None:
+    """AF224 where they are far from each other and the later one's results are not smaller than what is read once.
 
     ``ref`` stays in memory until the later one has run; merged, the later one's results take its place.
     """
     first, last = sorted((a, b), key=lambda c: min(graph.position[n.name] for n in c.nodes))
     gap = min(graph.position[n.name] for n in last.nodes) - max(graph.position[n.name] for n in first.nodes)
     if gap <= NEAR:
-        return True
+        return None
     inside = {n.name for n in last.nodes}
     stored = [
         tensor_bytes(r, graph, hints)
@@ -124,4 +136,10 @@ def _pays(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[s
         if any(c.name not in inside for c, _ in graph.consumers.get(r, ()))
     ]
     size = tensor_bytes(ref, graph, hints)
-    return size is not None and all(s is not None for s in stored) and sum(s or 0 for s in stored) < size
+    if size is None or any(s is None for s in stored):
+        return Reason("AF224", f"{gap} nodes apart, more than {NEAR}, to read {ref} of unknown size once")
+    results = sum(s or 0 for s in stored)
+    if results < size:
+        return None
+    text = f"{results} bytes of results would be in memory {gap} nodes earlier, more than {NEAR}"
+    return Reason("AF224", f"{text}, to read {ref} of {size} bytes once instead of twice")
