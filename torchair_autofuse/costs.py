@@ -14,7 +14,7 @@ from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Load, Param
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import NodeCosts
-from torchair_autofuse.plan.predict import schedule_ns, schedule_pipes
+from torchair_autofuse.plan.predict import schedule_pipes
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip
 
@@ -93,7 +93,7 @@ def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target:
         ub_bytes=tiling["ub_used"],
         gm_bytes=moved,
         gm_bytes_floor=floor,
-        predicted_us=None if moved is None else _us(schedule_ns(scheduled, sizes, target)),
+        predicted_us=None if pipes is None else _us(pipes.ns),
         predicted_us_alone=_us(alone.total_ns(lowered.nodes)),
         inputs=tuple(_tensor_text(graph, r) for r in lowered.inputs),
         outputs=tuple(_tensor_text(graph, r) for r in lowered.outputs),

@@ -145,6 +145,7 @@ def test_pipes_are_what_the_time_is_made_of() -> None:
         lines = "".join(f"  v{k + 1}: f32 = exp(v{k})\n" for k in range(ops))
         made = scheduled(body.format(size, lines, ops))
         pipes, ns = schedule_pipes(made, {}, target()), schedule_ns(made, {}, target())
+        assert pipes.ns == ns
         assert max(pipes.times.values()) <= ns <= sum(pipes.times.values()) + 4  # each is rounded
         limits[name] = pipes.limit
     assert limits == {"small": "launch", "copying": "MTE3", "computing": "vector"}

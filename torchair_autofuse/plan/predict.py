@@ -72,8 +72,10 @@ class Time:
 
 @dataclass(frozen=True)
 class Pipes:
-    """Nanoseconds of a kernel's launch with its heads, and of each pipe of the busiest core: these run side by side."""
+    """Nanoseconds of a kernel (``ns``, as :func:`schedule_ns` gives them), of its launch with its heads, and of each
+    pipe of the busiest core: these run side by side."""
 
+    ns: int
     launch: int
     load: int
     vector: int
@@ -114,11 +116,9 @@ class _Prediction:
         return to_ns(self._chip, self._head() + max(cycles for cycles, _ in self._cores_busy()))
 
     def pipes(self) -> Pipes:
-        _, busiest = max(self._cores_busy(), key=lambda core: core[0])
-        parts = (
-            round(1000 * cycles / self._chip.clock_mhz) for cycles in (busiest.load, busiest.vector, busiest.store)
-        )
-        return Pipes(to_ns(self._chip, self._head()), *parts)
+        cycles, busiest = max(self._cores_busy(), key=lambda core: core[0])
+        parts = (round(1000 * c / self._chip.clock_mhz) for c in (busiest.load, busiest.vector, busiest.store))
+        return Pipes(to_ns(self._chip, self._head() + cycles), to_ns(self._chip, self._head()), *parts)
 
     def _head(self) -> float:
         return head_cycles(self._chip, self._cores, self._loaded, self._stored)
