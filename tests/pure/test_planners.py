@@ -37,7 +37,6 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, fuse
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.legality import Context
-from torchair_autofuse.plan.partition import ClusterCosts
 from torchair_autofuse.plan.plan import PLANNERS, Costs, candidates
 from torchair_autofuse.soc.chip import Chip, chip
 
@@ -78,20 +77,6 @@ def test_the_queue_merges_what_others_read_too() -> None:
     mid = b.op("Add", wide, b.op("Exp", b.data((1 << 20, 1)), name="thin"), name="mid")
     b.output(barrier(b, wide), mid)
     assert groups(plan_of(graph_of(b), planner="partition")) == [["wide", "thin", "mid"]]
-
-
-def test_cluster_costs_count_what_goes_in_and_out_once() -> None:
-    b = GraphBuilder()
-    x = b.data((1 << 20,))
-    y = b.op("Neg", x, name="a")
-    b.output(b.op("Add", y, x, name="b"))
-    graph = graph_of(b)
-    costs = NodeCosts(graph, {}, target())
-    one, two = (graph.by_name[n] for n in "ab")
-    both = ClusterCosts(graph, costs).ns([one, two])
-    assert both < ClusterCosts(graph, costs).ns([one]) + ClusterCosts(graph, costs).ns([two])
-    assert both < 1.1 * (costs.ns(one) or 0)  # x is read once, y stays inside
-    assert ClusterCosts(graph, costs).ns([]) == 0
 
 
 def test_refusals_of_the_queue_are_those_of_the_rules() -> None:

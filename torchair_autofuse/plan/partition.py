@@ -1,22 +1,31 @@
 """The partition planner: a priority queue of merges along data edges, the one that saves the most predicted time first.
 
-What a merge saves is found anew for all neighbours of what was merged. Clusters have no schedule yet, so their time is
-the coarse one of plan.cost: launch and heads, the bytes that go in and out, and the vector work of all nodes.
+What a merge saves is found anew for all neighbours of what was merged, or of the smaller one if there are very many.
+Clusters have no schedule yet, so their time is the coarse one of plan.cost: launch and heads, the bytes that go in and
+out, and the vector work of all nodes. Each cluster keeps the sums, so that a merge is judged by what the two share.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.cluster import Cluster, Clusters
+from torchair_autofuse.plan.cluster import Clusters
 from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts, Work, predicted_ns
 from torchair_autofuse.plan.limits import Pair, data_edges, too_big
+
+WIDE = 64
+"""Neighbours of a cluster beyond which those keep their places in the queue when it grows, as looking at all of them
+after every merge would take the square of their number. They lose the place if less than half of the benefit is left
+when it comes up; and those that were refused are looked at again in the end."""
+_UNKNOWN = 1 << 100  # bytes of a tensor of unknown size: more than all that are known together
 
 
 def merge_by_benefit(graph: Graph, clusters: Clusters, options: Options, costs: NodeCosts) -> dict[Pair, Reason]:
@@ -24,61 +33,122 @@ def merge_by_benefit(graph: Graph, clusters: Clusters, options: Options, costs: 
     return _Queue(graph, clusters, options, costs).run()
 
 
+@dataclass
+class Part:
+    """Some nodes as one kernel, unless none of them ``launches`` one: what it does, and its time in ns.
+
+    ``reads``: how many inputs of the nodes each tensor from outside is. ``stored``: how many inputs outside each tensor
+    is that the nodes make.
+    """
+
+    launches: bool
+    work: Work
+    ns: int
+    reads: dict[TensorRef, int]
+    stored: dict[TensorRef, int]
+
+
 class ClusterCosts:
-    """Coarse predicted times of sets of nodes as one kernel each."""
+    """Coarse predicted times of sets of nodes as one kernel each, from those of their parts.
+
+    A set of unknown sizes takes the time of its launch, one without a kernel none.
+    """
 
     def __init__(self, graph: Graph, costs: NodeCosts) -> None:
         self._graph, self._costs = graph, costs
         self._launch = predicted_ns(costs.chip, Work(1, 1))
         self._on_host = host_nodes(graph)
+        self._sizes: dict[TensorRef, int] = {}
+        self._loads: dict[TensorRef, int] = {}
 
-    def ns(self, nodes: Sequence[Node]) -> int:
-        """Predicted nanoseconds; of a set with unknown sizes those of its launch, 0 for one without a kernel."""
-        if not any(is_kernel(n, self._graph) for n in nodes):
+    def part(self, node: Node) -> Part:
+        """The node alone."""
+        reads = dict(Counter(r for r in node.inputs if r is not None))
+        stored = {r: len(self._graph.consumers[r]) for r in node.outputs if r in self._graph.consumers}
+        read, written = sum(map(self._loaded, reads)), sum(map(self._size, stored))
+        work = self._costs.work(node)
+        found = Work(read + _UNKNOWN, written) if work is None else replace(work, read=read, written=written)
+        launches = is_kernel(node, self._graph)
+        return Part(launches, found, self._ns(launches, found), reads, stored)
+
+    def together(self, a: Part, b: Part) -> int:
+        """Time of the two as one; costs no more than to look at what the smaller one reads and stores."""
+        return self._ns(a.launches or b.launches, self._work(a, b))
+
+    def join(self, big: Part, small: Part) -> None:
+        """Makes ``big`` the two as one."""
+        big.work = self._work(big, small)
+        big.launches |= small.launches
+        big.ns = self._ns(big.launches, big.work)
+        for maker, reader in ((big, small), (small, big)):
+            for ref in _common(maker.stored, reader.reads):
+                maker.stored[ref] -= reader.reads.pop(ref)
+                if not maker.stored[ref]:
+                    del maker.stored[ref]
+        for ref, count in small.reads.items():
+            big.reads[ref] = big.reads.get(ref, 0) + count
+        big.stored.update(small.stored)
+
+    def _work(self, a: Part, b: Part) -> Work:
+        read = a.work.read + b.work.read - sum(map(self._loaded, _common(a.reads, b.reads)))
+        written = a.work.written + b.work.written
+        for maker, reader in ((a, b), (b, a)):
+            for ref in _common(maker.stored, reader.reads):
+                read -= self._loaded(ref)
+                if maker.stored[ref] == reader.reads[ref]:
+                    written -= self._size(ref)
+        return Work(
+            read,
+            written,
+            a.work.cycles + b.work.cycles,
+            a.work.heads + b.work.heads,
+            max(a.work.elements, b.work.elements),
+            a.work.copies + b.work.copies,
+            min(a.work.units or b.work.units, b.work.units or a.work.units),
+        )
+
+    def _ns(self, launches: bool, work: Work) -> int:
+        if not launches:
             return 0
-        works = [self._costs.work(n) for n in nodes]
-        known = [w for w in works if w is not None]
-        inside = {n.name for n in nodes}
-        read = self._bytes(r for n in nodes for r in n.inputs if r is not None and self._outer(r, inside))
-        written = self._bytes(
-            r
-            for n in nodes
-            for r in n.outputs
-            if any(c.name not in inside for c, _ in self._graph.consumers.get(r, ()))
-        )
-        if len(known) < len(works) or read is None or written is None:
-            return self._launch
-        return predicted_ns(
-            self._costs.chip,
-            Work(
-                read,
-                written,
-                sum(w.cycles for w in known),
-                sum(w.heads for w in known),
-                max(w.elements for w in known),
-                sum(w.copies for w in known),
-                min((w.units for w in known if w.units), default=0),
-            ),
-        )
+        unknown = max(work.read, work.written) >= _UNKNOWN
+        return self._launch if unknown else predicted_ns(self._costs.chip, work)
 
-    def _outer(self, ref: TensorRef, inside: set[str]) -> bool:
-        return ref.node not in inside and ref.node not in self._on_host and uniform_value(self._graph, ref) is None
+    def _loaded(self, ref: TensorRef) -> int:
+        """Bytes that a kernel loads of a tensor from outside: none of a number, nor of what the host knows."""
+        if ref not in self._loads:
+            known = ref.node in self._on_host or uniform_value(self._graph, ref) is not None
+            self._loads[ref] = 0 if known else self._size(ref)
+        return self._loads[ref]
 
-    def _bytes(self, refs: Iterable[TensorRef]) -> int | None:
-        found = [tensor_bytes(r, self._graph, self._costs.hints) for r in dict.fromkeys(refs)]
-        return None if any(size is None for size in found) else sum(size or 0 for size in found)
+    def _size(self, ref: TensorRef) -> int:
+        if ref not in self._sizes:
+            found = tensor_bytes(ref, self._graph, self._costs.hints)
+            self._sizes[ref] = _UNKNOWN if found is None else found
+        return self._sizes[ref]
+
+
+def _common(a: Mapping[TensorRef, int], b: Mapping[TensorRef, int]) -> list[TensorRef]:
+    """The tensors that are in both, by looking at each of the smaller one."""
+    few, many = (a, b) if len(a) <= len(b) else (b, a)
+    return [ref for ref in few if ref in many]
 
 
 class _Queue:
+    """Pairs of neighbours, by what they are known to save.
+
+    Each pair waits at most once, with its benefit as of when one of the two last changed; but see :data:`WIDE`.
+    """
+
     def __init__(self, graph: Graph, clusters: Clusters, options: Options, costs: NodeCosts) -> None:
-        self._graph, self._clusters, self._options = graph, clusters, options
+        self._clusters, self._options = clusters, options
         self._costs = ClusterCosts(graph, costs)
         self._edges = data_edges(graph, clusters)
         self._by_id = {c.id: c for c in clusters}
-        self._ns: dict[tuple[int, int], int] = {}  # (cluster, version) -> its time
-        self._heap: list[tuple[int, int, int, int, int]] = []
+        self._parts = {c.id: self._costs.part(c.nodes[0]) for c in clusters if c.domain is not None}
+        self._heap: list[tuple[int, int, int]] = []  # (-benefit, ids), of which those in _waiting count
+        self._waiting: dict[tuple[int, int], int] = {}
         self._near: dict[int, set[int]] = {}
-        self._reasons: dict[tuple[int, int], Reason] = {}
+        self._refused: dict[tuple[int, int], tuple[int, int, Reason]] = {}  # with the versions of the two
 
     def run(self) -> dict[Pair, Reason]:
         for producer, consumer in self._edges:
@@ -86,56 +156,69 @@ class _Queue:
             if one != other:
                 self._near.setdefault(one, set()).add(other)
                 self._near.setdefault(other, set()).add(one)
-        for i in sorted(self._near):
-            for j in sorted(self._near[i]):
-                if i < j:
-                    self._push(self._by_id[i], self._by_id[j])
-        while self._heap:
-            benefit, i, j, first, second = heapq.heappop(self._heap)
-            if i not in self._by_id or j not in self._by_id:
-                continue
-            a, b = self._by_id[i], self._by_id[j]
-            if (a.version, b.version) == (first, second):
-                self._try(a, b, -benefit)
+        while self._push_changed():
+            while self._heap:
+                benefit, i, j = heapq.heappop(self._heap)
+                if self._waiting.get((i, j)) == -benefit:
+                    del self._waiting[i, j]
+                    self._take(i, j, -benefit)
         return self._left()
 
-    def _push(self, a: Cluster, b: Cluster) -> None:
-        benefit = self._time(a) + self._time(b) - self._costs.ns([*a.nodes, *b.nodes])
-        heapq.heappush(self._heap, (-benefit, a.id, b.id, a.version, b.version))
+    def _push_changed(self) -> bool:
+        """Queues all pairs that are not refused as they are now; whether there are any."""
+        for i in sorted(self._near):
+            for j in sorted(self._near[i]):
+                versions = self._by_id[i].version, self._by_id[j].version
+                if i < j and self._refused.get((i, j), ())[:2] != versions:
+                    self._push(i, j)
+        return bool(self._heap)
 
-    def _time(self, cluster: Cluster) -> int:
-        key = (cluster.id, cluster.version)
-        if key not in self._ns:
-            self._ns[key] = self._costs.ns(cluster.nodes)
-        return self._ns[key]
+    def _push(self, i: int, j: int) -> None:
+        low, high = min(i, j), max(i, j)
+        benefit = self._waiting[low, high] = self._benefit(low, high)
+        heapq.heappush(self._heap, (-benefit, low, high))
 
-    def _try(self, a: Cluster, b: Cluster, benefit: int) -> None:
-        free = not (self._time(a) and self._time(b))  # a reshape costs nothing either way
-        reason: Reason | None
-        if benefit < (0 if free else PROFIT_NS):
-            before = self._time(a) + self._time(b)
-            reason = Reason("AF216", f"one op would take {before - benefit} ns, the two take {before} ns (predicted)")
-        else:
-            reason = too_big(a, b, self._options) or self._clusters.merge(a, b)
-        if reason is not None:
-            self._reasons[min(a.id, b.id), max(a.id, b.id)] = reason
+    def _benefit(self, i: int, j: int) -> int:
+        a, b = self._parts[i], self._parts[j]
+        return a.ns + b.ns - self._costs.together(a, b)
+
+    def _take(self, i: int, j: int, queued: int) -> None:
+        benefit = self._benefit(i, j)
+        if max(2 * benefit, 0) < queued:  # it fell a lot since it was queued
+            self._push(i, j)
             return
-        kept = self._clusters.of[a.nodes[0].name]
-        gone = b if kept is a else a
-        del self._by_id[gone.id]
-        for other in self._near.pop(gone.id, set()):
-            self._near[other].discard(gone.id)
-            if other != kept.id:
-                self._near[other].add(kept.id)
-                self._near[kept.id].add(other)
-        for other in sorted(self._near[kept.id]):
-            low, high = sorted((kept.id, other))
-            self._push(self._by_id[low], self._by_id[high])
+        reason = self._merge(i, j, benefit)
+        if reason is not None:
+            self._refused[i, j] = (self._by_id[i].version, self._by_id[j].version, reason)
+
+    def _merge(self, i: int, j: int, benefit: int) -> Reason | None:
+        a, b = self._by_id[i], self._by_id[j]
+        times = self._parts[i].ns, self._parts[j].ns
+        if benefit < (PROFIT_NS if all(times) else 0):  # a reshape costs nothing either way
+            before = sum(times)
+            return Reason("AF216", f"one op would take {before - benefit} ns, the two take {before} ns (predicted)")
+        reason = too_big(a, b, self._options) or self._clusters.merge(a, b)
+        if reason is not None:
+            return reason
+        kept = self._clusters.of[a.nodes[0].name].id
+        gone = j if kept == i else i
+        del self._by_id[gone]
+        self._costs.join(self._parts[kept], self._parts.pop(gone))
+        ours, moved = self._near[kept], self._near.pop(gone) - {kept}
+        ours.discard(gone)
+        ours |= moved
+        for other in moved:
+            self._near[other].discard(gone)
+            self._near[other].add(kept)
+            self._waiting.pop((min(other, gone), max(other, gone)), None)
+        for other in sorted(ours if len(ours) <= WIDE else moved):
+            self._push(kept, other)
+        return None
 
     def _left(self) -> dict[Pair, Reason]:
         found: dict[Pair, Reason] = {}
         for producer, consumer in self._edges:
             a, b = (self._clusters.of[name].id for name in (producer, consumer))
             if a != b:
-                found[producer, consumer] = self._reasons[min(a, b), max(a, b)]
+                found[producer, consumer] = self._refused[min(a, b), max(a, b)][2]
         return found
