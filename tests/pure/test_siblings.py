@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 from ge_build import GraphBuilder
 from hypothesis import given, settings
@@ -20,12 +22,16 @@ from plan_build import (
     run_nodes,
 )
 
+from torchair_autofuse.ge.graph import Node
 from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan import pieces
+from torchair_autofuse.plan.cluster import Clusters
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.pieces import _neighbours
 from torchair_autofuse.plan.plan import plan
 from torchair_autofuse.plan.recompute import Group
-from torchair_autofuse.plan.siblings import NEAR
+from torchair_autofuse.plan.siblings import NEAR, merge_siblings
 
 
 def reduced(b: GraphBuilder, op: str, x: str, axis: int, name: str) -> str:
@@ -127,6 +133,76 @@ def test_tries_grow_with_the_siblings_alone() -> None:
         return len(asked)
 
     assert tries(48) <= 2.2 * tries(24)
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 20, 55])
+def test_clusters_of_many_siblings_are_not_built_anew_for_each(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many go into one op as fit, as if they were asked one by one; what is built for that, and the neighbours that
+    are visited, grow as the siblings do."""
+    built = visited = 0
+
+    def fits(nodes: Sequence[Node]) -> Reason | None:
+        nonlocal built
+        built += len(nodes)
+        return Reason("AF212", "too large") if len(nodes) > most else None
+
+    def neighbours(*args: object) -> Iterator[str]:
+        nonlocal visited
+        for name in _neighbours(*args):  # type: ignore[arg-type]
+            visited += 1
+            yield name
+
+    monkeypatch.setattr(pieces, "_neighbours", neighbours)
+
+    def work(count: int) -> tuple[int, int]:
+        nonlocal built, visited
+        built = visited = 0
+        b = GraphBuilder()
+        x = b.data((64, 64))
+        b.output(*(b.op(("Relu", "Exp", "Abs")[i % 3], x, name=f"n{i}") for i in range(count)))
+        graph = graph_of(b)
+        clusters = Clusters(graph, [f"n{i}" for i in range(count)])
+        links, _ = merge_siblings(graph, clusters, ALL, {}, fits)
+        made = sorted(sorted(int(n.name[1:]) for n in c.nodes) for c in clusters if c.domain is not None)
+        assert made == [list(range(i, min(i + most, count))) for i in range(0, count, most)]
+        total = built
+        for c in clusters:
+            pieces.components(graph, c.nodes, links.get(c.id, frozenset()))
+        return total, visited
+
+    few, many = work(300), work(900)
+    assert all(y <= 3.5 * x for x, y in zip(few, many)), (few, many)
+    assert many[0] <= 900 * (16 if most < 20 else 8)  # each with four full ones first, then in what it becomes part of
+
+
+def test_the_first_of_what_fits_together_may_differ_in_size() -> None:
+    """Large siblings between small ones: as they come, each where there is room."""
+    sizes = [1, 3, 1, 1, 4, 1, 2, 2, 1, 1, 1, 5, 1, 1]
+    b = GraphBuilder()
+    x = b.data((64, 64))
+    ends = []
+    for i, size in enumerate(sizes):
+        y = x
+        for k in range(size):
+            y = b.op("Relu", y, name=f"n{i}_{k}")
+        ends.append(y)
+    b.output(*ends)
+    graph = graph_of(b)
+
+    def fits(group: Group) -> Reason | None:
+        return Reason("AF212", "too large") if len(group.nodes) > 6 else None
+
+    expected: list[list[int]] = []
+    for i, size in enumerate(sizes):
+        room = (c for c in expected[:-5:-1] if sum(sizes[j] for j in c) + size <= 6)
+        found = next(room, None)
+        if found is None:
+            expected.append([i])
+        else:
+            found.append(i)
+    made = plan(graph, Context(), ALL, fits, node_costs(graph))
+    parts = [sorted({int(n.split("_")[0][1:]) for n in names}) for names in groups(made)]
+    assert sorted(parts) == sorted(c for c in expected if sum(sizes[j] for j in c) > 1)
 
 
 def test_thousands_of_siblings_are_put_in_order_at_once() -> None:

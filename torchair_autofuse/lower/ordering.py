@@ -44,7 +44,7 @@ def connected_order(graph: Graph, nodes: Sequence[Node], inside: Collection[str]
                 if name in inside:
                     push(node.name, ref)
         for ref in tuple(readers):
-            if any(c.name in inside for c, _ in graph.consumers[ref]):
+            if _reads_inside(graph, ref, inside):
                 share(ref)
     while waiting:
         name = heapq.heappop(frontier if frontier else siblings)[2]
@@ -58,6 +58,14 @@ def connected_order(graph: Graph, nodes: Sequence[Node], inside: Collection[str]
                 if read is not None:
                     share(read)
     return order
+
+
+def _reads_inside(graph: Graph, ref: TensorRef, inside: Collection[str]) -> bool:
+    """Whether one of the nodes named reads the tensor; looks at these or at all readers, whichever are fewer."""
+    readers = graph.consumers[ref]
+    if len(readers) <= len(inside):
+        return any(c.name in inside for c, _ in readers)
+    return any(ref in graph.by_name[name].inputs for name in inside)
 
 
 def _rank(graph: Graph, ref: TensorRef) -> int:

@@ -117,13 +117,19 @@ def components(graph: Graph, nodes: Sequence[Node], links: frozenset[TensorRef] 
     names = {n.name: n for n in nodes}
     part_of: dict[str, int] = {}
     parts: list[list[Node]] = []
+    linked: dict[TensorRef, list[str]] = {}
+    for node in nodes:
+        for ref in links.intersection(node.inputs):
+            linked.setdefault(ref, []).append(node.name)
     for node in nodes:
         if node.name in part_of:
             continue
         stack = [node.name]
         part_of[node.name] = len(parts)
         while stack:
-            for other in _neighbours(graph, names[stack.pop()], links):
+            here = names[stack.pop()]
+            readers = [name for ref in links.intersection(here.inputs) for name in linked.pop(ref, ())]
+            for other in (*_neighbours(graph, here), *readers):
                 if other in names and other not in part_of:
                     part_of[other] = len(parts)
                     stack.append(other)
@@ -133,12 +139,10 @@ def components(graph: Graph, nodes: Sequence[Node], links: frozenset[TensorRef] 
     return parts
 
 
-def _neighbours(graph: Graph, node: Node, links: frozenset[TensorRef] = frozenset()) -> Iterator[str]:
+def _neighbours(graph: Graph, node: Node) -> Iterator[str]:
     for ref in node.inputs:
         if ref is not None:
             yield ref.node
-        if ref in links:
-            yield from (c.name for c, _ in graph.consumers.get(ref, ()))
     yield from (c.name for ref in node.outputs for c, _ in graph.consumers.get(ref, ()))
 
 

@@ -7,7 +7,7 @@ rotated by the same cosines. What two kernels read of a vector, such as a bias, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
@@ -40,25 +40,78 @@ def merge_siblings(
     refused: dict[Pair, Reason] = {}
     for ref in _read_by_many(graph, clusters, hints):
         made: list[Cluster] = []
-        for node, i in graph.consumers[ref]:
-            cluster = clusters.of[node.name]
-            if cluster.domain is None or cluster in made or i not in data_positions(node, RULES[node.type]):
-                continue
-            if not _shares_well(graph, cluster.domain, ref) or not any(is_kernel(n, graph) for n in cluster.nodes):
-                continue
+        readers = _readers(graph, clusters, ref)
+        ahead = _Ahead(graph, ref, fits)
+        for k, cluster in enumerate(readers):
             alike = islice((c for c in reversed(made) if _equal_domains(graph, c, cluster, ref)), _OPEN)
+            left = readers[k:]
             other = next(
-                (c for c in alike if _merge(graph, clusters, c, cluster, ref, options, hints, fits, refused)), None
+                (c for c in alike if _merge(graph, clusters, c, left, ref, options, hints, ahead, refused)), None
             )
             if other is None:
                 made.append(cluster)
                 continue
-            kept = clusters.of[node.name]
+            kept = clusters.of[cluster.nodes[0].name]
             made[made.index(other)] = kept
             known = shared.pop(other.id, set()) | shared.pop(cluster.id, set())
             shared[kept.id] = known | {ref}
     apart = {pair: why for pair, why in refused.items() if clusters.of[pair[0]] is not clusters.of[pair[1]]}
     return {i: frozenset(refs) for i, refs in shared.items()}, apart
+
+
+class _Ahead:
+    """Whether siblings fit into one op with a cluster, asked of several at once.
+
+    One that takes up many small siblings would be built anew for each. So it is built with twice as many as the last
+    time, or as many as the one before it had room for; what fits with all of them is taken to fit with the first ones.
+    If it does not, the cluster is cut later, as any other is (plan.pieces).
+    """
+
+    def __init__(self, graph: Graph, ref: TensorRef, fits: Fits) -> None:
+        self._graph, self._ref, self._fits = graph, ref, fits
+        self._fitting: set[str] = set()  # nodes that fit into one op, those of the cluster that grows among them
+        self._taken = self._room = 0  # siblings that it took, and that the last full one took
+        self._next = 1
+
+    def fit(self, a: Cluster, left: Sequence[Cluster]) -> bool:
+        """Whether the first of ``left`` fits into one op with ``a``."""
+        if self._fitting.issuperset(n.name for c in (a, left[0]) for n in c.nodes):
+            return True
+        grows = self._fitting.issuperset(n.name for n in a.nodes)
+        wanted = left[: self._next if grows else 1]
+        some = [c for c in wanted if _equal_domains(self._graph, a, c, self._ref)]
+        low, high, count = 0, len(some) + 1, len(some)
+        while count > low:
+            if self._all_fit(a, some[:count]):
+                low = count
+            else:
+                high = count
+            count = (low + high) // 2
+        taken = low + (self._taken if grows else 0)
+        if low == len(some):
+            self._next = max(self._room - taken, 1) if taken <= self._room else 2 * low
+        elif grows:
+            self._room, self._next = taken, 1
+        if low:
+            self._fitting = {n.name for c in (a, *some[:low]) for n in c.nodes}
+            self._taken = taken
+        return low > 0
+
+    def _all_fit(self, a: Cluster, others: Sequence[Cluster]) -> bool:
+        nodes = sorted((n for c in (a, *others) for n in c.nodes), key=lambda n: self._graph.position[n.name])
+        return self._fits(trim(self._graph, nodes)) is None
+
+
+def _readers(graph: Graph, clusters: Clusters, ref: TensorRef) -> list[Cluster]:
+    """The clusters that may share their read of the tensor, in graph order of the nodes that do."""
+    found: dict[int, Cluster] = {}
+    for node, i in graph.consumers[ref]:
+        cluster = clusters.of[node.name]
+        if cluster.domain is None or cluster.id in found or i not in data_positions(node, RULES[node.type]):
+            continue
+        if _shares_well(graph, cluster.domain, ref) and any(is_kernel(n, graph) for n in cluster.nodes):
+            found[cluster.id] = cluster
+    return list(found.values())
 
 
 def _read_by_many(graph: Graph, clusters: Clusters, hints: Mapping[str, int]) -> list[TensorRef]:
@@ -99,13 +152,15 @@ def _merge(
     graph: Graph,
     clusters: Clusters,
     a: Cluster,
-    b: Cluster,
+    left: Sequence[Cluster],
     ref: TensorRef,
     options: Options,
     hints: Mapping[str, int],
-    fits: Fits,
+    ahead: _Ahead,
     refused: dict[Pair, Reason],
 ) -> bool:
+    """Merges ``a`` with the first of the readers that are left, where that is allowed and pays."""
+    b = left[0]
     limit = options.max_fusion_size
     if limit is not None and len(a.nodes) + len(b.nodes) > limit:
         return False
@@ -115,8 +170,7 @@ def _merge(
     if late is not None:
         refused[a.nodes[0].name, b.nodes[0].name] = late
         return False
-    nodes = trim(graph, sorted((*a.nodes, *b.nodes), key=lambda n: graph.position[n.name]))
-    return fits(nodes) is None and clusters.merge(a, b) is None
+    return ahead.fit(a, left) and clusters.merge(a, b) is None
 
 
 def _too_late(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mapping[str, int]) -> Reason | None:
