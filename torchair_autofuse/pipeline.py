@@ -183,6 +183,7 @@ def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp], keep: fro
     """``graph`` without nodes that nothing reads once the ops are fused: what they compute again themselves."""
     owner = {n.name: made for made in generated for n in made.lowered.nodes}
     live: set[str] = set()
+    reached: set[int] = set()
     rooted = keep | graph.controlled
     stack = [n.name for n in graph.nodes if n.type in _ROOTS or n.name in rooted or has_side_effect(n.type)]
     while stack:
@@ -191,11 +192,14 @@ def _without_leftovers(graph: Graph, generated: Sequence[GeneratedOp], keep: fro
             continue
         live.add(name)
         node = graph.by_name[name]
-        inputs = owner[name].lowered.inputs if name in owner else node.inputs
-        stack += [ref.node for ref in inputs if ref is not None]
         stack += node.controls
-        if name in owner:
-            stack += [n.name for n in owner[name].lowered.nodes if n.name not in live]
+        made = owner.get(name)
+        if made is None:
+            stack += [ref.node for ref in node.inputs if ref is not None]
+        elif id(made) not in reached:  # once per op, not once per node of it
+            reached.add(id(made))
+            stack += [ref.node for ref in made.lowered.inputs]
+            stack += [n.name for n in made.lowered.nodes]
     live -= {name for made in generated for name in _unstored(graph, made.lowered)}
     kept = tuple(n for n in graph.nodes if n.name in live or not is_pure(n.type))
     return graph if len(kept) == len(graph.nodes) else replace(graph, nodes=kept)

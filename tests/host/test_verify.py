@@ -18,7 +18,7 @@ from torchair_autofuse.cli import main
 from torchair_autofuse.host import kernels
 from torchair_autofuse.host.kernels import HostKernel
 from torchair_autofuse.loop.printer import to_text
-from torchair_autofuse.trust import session
+from torchair_autofuse.trust import check, session
 from torchair_autofuse.trust.inputs import randomised
 from torchair_autofuse.trust.measure import class_names, compare
 
@@ -261,10 +261,38 @@ def test_where_values_inside_a_graph_cannot_be_read(plugin: Any, monkeypatch: py
     report = verify(three, *values())
     assert report.ok and len(report.outputs) == 1 and report.ops == ()
     assert "bisect finds one that is wrong" in str(report)
+    assert report.deterministic is None and "whether it gives the same bits is not known" in str(report)
     kernels.clear()
     with wrong_tanh():
         report = verify(three, *values())
     assert not report.ok and report.first_bad is None and report.outputs[0].bad > 100
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_on_a_device(plugin: Any, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """``known``: whether the host executor knows the ops of the graphs, and can give f64 values."""
+    monkeypatch.setattr(session, "reads_inside", lambda: False)
+    if not known:
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("AF401: op types not known to the host executor")
+
+        monkeypatch.setattr(check, "GraphExecutor", refuse)
+    x, w = values()
+    report = verify(three, x, w)
+    assert report.ok and (report.outputs[0].max_ulp is not None) == known
+    assert known or "AF401" in str(report)
+    kernels.clear()
+    with wrong_tanh():
+        assert not verify(three, x, w).ok
+    kernels.clear()
+
+    def fail(self: HostKernel, inputs: Any) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(HostKernel, "run", fail)
+    report = verify(three, x, w)
+    assert not report.ok and "broken on purpose" in report.failure and "FAILED" in str(report)
 
 
 def test_the_command(plugin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,15 @@ VERSION = 1  # of the dict form
 @dataclass(frozen=True)
 class GraphSummary:
     """One GE graph: ``fused`` ops in it, ``calls`` that were checked, ``failure`` of its run, "" if it ran;
-    ``deterministic``: the same inputs gave the same bits in every run; ``notes``: what could not be done, and why."""
+    ``deterministic``: the same inputs gave the same bits in every run, None where it was run once; ``notes``: what
+    could not be done, and why."""
 
     name: str
     fused: int
     calls: int
     ok: bool
     failure: str = ""
-    deterministic: bool = True
+    deterministic: bool | None = True
     notes: tuple[str, ...] = ()
 
 
@@ -55,8 +56,10 @@ class VerifyReport:
         return next((check.op for check in self.ops if not check.ok), None)
 
     @property
-    def deterministic(self) -> bool:
-        return all(g.deterministic for g in self.graphs)
+    def deterministic(self) -> bool | None:
+        """Whether repeated runs gave the same bits; None where none was made, as on a device."""
+        known = [g.deterministic for g in self.graphs if g.deterministic is not None]
+        return all(known) if known or not self.graphs else None
 
     def difference(self) -> str:
         """What is wrong, in one line; "" if nothing is."""
@@ -115,13 +118,19 @@ def _render(report: VerifyReport) -> list[str]:
         lines += ["", *_table(report.outputs)]
     lines += ["", *_ops(report.ops)] if report.ops else []
     if graphs:
-        bits = "the same bits" if report.deterministic else "OTHER BITS"
-        unsteady = ", ".join(g.name for g in report.graphs if not g.deterministic)
-        lines += ["", f"Repeated runs on the same inputs gave {bits}{f' ({unsteady})' if unsteady else ''}."]
+        lines += ["", _repeats(report)]
         lines += ["", "An element is right if one of these holds:", *_wrapped(TOLERANCES)]
     notes = [*report.notes, *(f"{g.name}: {n}" for g in report.graphs for n in g.notes)]
     lines += ["", "Notes:", *_wrapped(notes)] if notes else []
     return lines
+
+
+def _repeats(report: VerifyReport) -> str:
+    if report.deterministic is None:
+        return "No graph was run again on the same inputs: whether it gives the same bits is not known."
+    unsteady = ", ".join(g.name for g in report.graphs if g.deterministic is False)
+    bits = f"OTHER BITS ({unsteady})" if unsteady else "the same bits"
+    return f"Repeated runs on the same inputs gave {bits}."
 
 
 def _failures(report: VerifyReport) -> list[str]:

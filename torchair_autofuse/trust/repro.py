@@ -91,7 +91,8 @@ def write_readme(folder: Path, op: MadeOp, why: str, command: str = "") -> None:
     text = _README.format(
         op=op.op_type, graph=op.graph, nodes=", ".join(op.nodes), why=why, folder=f"ops/{op.op_type}",
         how=f"found by: {command}\n" if command else "",
-        without="" if has_inputs else ".\n                   It is missing: the op was never run to its end",
+        without="" if has_inputs
+        else ".\n                   It is missing: the op was never run to its end, or on a device",
     )  # fmt: skip
     (folder / "README.txt").write_text(text, encoding="utf-8")
 
@@ -142,7 +143,7 @@ def main(folder: Path) -> int:
 def _read_inputs(folder: Path) -> list[torch.Tensor]:
     path = folder / "inputs.npz"
     if not path.is_file():
-        raise ValueError(f"{path} is missing: the op was never run to its end; see run.py below ops/")
+        raise ValueError(f"{path} is missing: the op was never run to its end, or on a device; see run.py below ops/")
     data = [op for op in _model(folder / "before.pb").graph[0].op if op.type == "Data"]
     from torchair_autofuse import dtypes
 

@@ -72,7 +72,7 @@ class Session:
         found = [o if outputs is None else outputs(o) for check in checks for o in check.outputs.values()]
         renamed = tuple(replace(o, name=(names or {}).get(o.name, o.name)) for o in found)
         graphs = tuple(
-            GraphSummary(c.record.name, _fused(c), c.calls, c.ok, c.failure, c.deterministic, tuple(c.notes))
+            GraphSummary(c.record.name, _fused(c), c.calls, c.ok, c.failure, self._steady(c), tuple(c.notes))
             for c in checks
         )
         return VerifyReport(
@@ -83,6 +83,9 @@ class Session:
             failure,
             (*notes, *self._notes()),
         )
+
+    def _steady(self, check: GraphCheck) -> bool | None:
+        return check.deterministic if self.inside else None
 
     def _where(self) -> str:
         socs = dict.fromkeys(c.record.report.soc for c in self.checks if c.record.report is not None)
