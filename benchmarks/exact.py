@@ -18,9 +18,8 @@ from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.lower.outputs import is_free_view
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import NodeCosts
-from torchair_autofuse.plan.horizontal import Predict
+from torchair_autofuse.plan.group import Group, Predict
 from torchair_autofuse.plan.pieces import components
-from torchair_autofuse.plan.recompute import Group
 
 LIMIT = 14
 """Most kernels of a graph that the search takes."""

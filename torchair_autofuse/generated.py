@@ -16,9 +16,8 @@ from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.build import GeneratedOp
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.horizontal import Predicted
+from torchair_autofuse.plan.group import Group, Predicted
 from torchair_autofuse.plan.predict import schedule_ns
-from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.schedule.choose import schedule
 from torchair_autofuse.schedule.schedule import Schedule
 from torchair_autofuse.soc.chip import Chip

@@ -30,10 +30,10 @@ from torchair_autofuse.opdef import build as define
 from torchair_autofuse.opdef.regenerate import node_attributes
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.patterns import barred, find, name_ops, patterns
-from torchair_autofuse.plan.plan import Costs, plan
-from torchair_autofuse.plan.recompute import Group
+from torchair_autofuse.plan.plan import plan
 from torchair_autofuse.report import FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip, chip
 from torchair_autofuse.soc.override import with_costs

@@ -27,9 +27,9 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, FusionResult, fuse
 from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.legality import Context
-from torchair_autofuse.plan.plan import Costs, Plan, plan
-from torchair_autofuse.plan.recompute import Group
+from torchair_autofuse.plan.plan import Plan, plan
 from torchair_autofuse.soc.chip import Chip, chip
 
 Array = npt.NDArray[Any]

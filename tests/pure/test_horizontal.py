@@ -30,9 +30,10 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import of_groups
 from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.group import Costs
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.memory import SHARE, Memory, peak_bytes
-from torchair_autofuse.plan.plan import Costs, Plan, plan
+from torchair_autofuse.plan.plan import Plan, plan
 from torchair_autofuse.soc.chip import Chip, chip
 
 

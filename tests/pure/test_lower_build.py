@@ -15,7 +15,7 @@ from torchair_autofuse.loop.ir import Cast, Const, Load
 from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
-from torchair_autofuse.plan.recompute import Group
+from torchair_autofuse.plan.group import Group
 
 
 def casts(lowered: Lowered) -> list[str]:

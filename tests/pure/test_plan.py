@@ -27,10 +27,10 @@ from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.legality import Context, pass_of
 from torchair_autofuse.plan.pieces import components, pieces, trim
 from torchair_autofuse.plan.plan import plan
-from torchair_autofuse.plan.recompute import Group
 
 
 def chain(n: int, *, shape: tuple[int, ...] = (8,), control: bool = False) -> Graph:

@@ -36,8 +36,9 @@ from torchair_autofuse.generated import OpMaker
 from torchair_autofuse.options import Options
 from torchair_autofuse.pipeline import FusionContext, fuse
 from torchair_autofuse.plan.cost import NodeCosts
+from torchair_autofuse.plan.group import Costs
 from torchair_autofuse.plan.legality import Context
-from torchair_autofuse.plan.plan import PLANNERS, Costs, candidates
+from torchair_autofuse.plan.plan import PLANNERS, candidates
 from torchair_autofuse.soc.chip import Chip, chip
 
 NAMES = tuple(PLANNERS)

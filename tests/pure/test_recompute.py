@@ -12,7 +12,8 @@ from torchair_autofuse.generated import lower_group
 from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.recompute import Group, recompute
+from torchair_autofuse.plan.group import Group
+from torchair_autofuse.plan.recompute import recompute
 
 
 def shared(kind: str = "Neg", readers: int = 2, *, outside: bool = False, view: bool = False, inputs: int = 1) -> Graph:

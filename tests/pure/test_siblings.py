@@ -27,10 +27,10 @@ from torchair_autofuse.lower.ordering import connected_order
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan import pieces
 from torchair_autofuse.plan.cluster import Clusters
+from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.pieces import _neighbours
 from torchair_autofuse.plan.plan import plan
-from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.plan.siblings import NEAR, merge_siblings
 
 

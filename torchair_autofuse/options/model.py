@@ -43,7 +43,8 @@ class Options:
     """What the user chose. Fields are checked when it is made: ValueError names the field and what was expected.
 
     ``enabled``: rewrite graphs at all.  ``passes``: of ``PASSES``; "all" stands for every one.
-    ``recomputation_threshold``: a value with more readers than this is stored, not computed again (0..255).
+    ``recomputation_threshold``: a value with more readers than this is stored, not computed again (0..255); None: what
+    is predicted to be faster.
     ``max_fusion_size``: most nodes in one fused op; None: what UB allows; 0: no fusion.
     ``precision``: "fp32", or "strict" to round after every original op.  ``soc``: the chip to plan for.
     ``planner``: "greedy", or "partition" (plan.partition).
@@ -62,7 +63,7 @@ class Options:
 
     enabled: bool = False
     passes: frozenset[str] = frozenset()
-    recomputation_threshold: int = 1
+    recomputation_threshold: int | None = None
     max_fusion_size: int | None = None
     precision: str = "fp32"
     soc: str = "Ascend910B1"
@@ -95,7 +96,7 @@ class Options:
         _choose(self, "precision", PRECISIONS)
         _choose(self, "planner", PLANNERS)
         _choose(self, "route", ROUTES)
-        _integer(self, "recomputation_threshold", 255, none=False)
+        _integer(self, "recomputation_threshold", 255, none=True)
         _integer(self, "max_fusion_size", UINT64_MAX, none=True)
         _integer(self, "max_fusions", UINT64_MAX, none=True)
         _integer(self, "cache_limit", UINT64_MAX, none=False)

@@ -41,7 +41,7 @@ def read_options(environ: Mapping[str, str] | None = None) -> Options:
     fields: dict[str, Any] = {
         "enabled": flags.get("enable_autofuse", False) and not switched_off(env),
         "passes": _passes(flags, warnings),
-        "recomputation_threshold": flags.get("recomputation_threshold", 1),
+        "recomputation_threshold": flags.get("recomputation_threshold"),
         "max_fusion_size": flags.get("max_fusion_size"),
         "keep_sources": dfx.get("codegen_compile_debug", False),
         "debug_dir": dfx.get("debug_dir", ""),
@@ -79,7 +79,7 @@ def write_environ(options: Options) -> dict[str, str]:
     flags: dict[str, Value] = {"enable_autofuse": options.enabled}
     if options.passes:
         flags["autofuse_enable_pass"] = tuple(sorted(options.passes, key=PASSES.index))
-    if options.recomputation_threshold != 1:
+    if options.recomputation_threshold is not None:
         flags["recomputation_threshold"] = options.recomputation_threshold
     if options.max_fusion_size is not None:
         flags["max_fusion_size"] = options.max_fusion_size

@@ -23,8 +23,6 @@ from torchair_autofuse.soc.chip import Chip
 
 PROFIT_NS = 200
 """Predicted nanoseconds that a merge must save where nothing else decides."""
-DOUBT = 5
-"""How far off a predicted time may be: a fused op is dropped only if it is predicted to be that many times slower."""
 TILE = 8192
 """Elements that a vector instruction works on at once where no schedule says it."""
 _KINDS = {

@@ -8,8 +8,8 @@ of live bytes does not grow beyond a share (plan.memory).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node
@@ -18,27 +18,18 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import Block, of_groups
 from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts, Work, predicted_ns
-from torchair_autofuse.plan.memory import SHARE, Memory
-from torchair_autofuse.plan.recompute import Group
+from torchair_autofuse.plan.group import Costs, Group, Predict, Predicted
+from torchair_autofuse.plan.memory import FLOOR, SHARE, Memory
 
 NEAR = 64
 """Nodes between two kernels beyond which they stay apart."""
+SMALL = 4
+"""Launches that a kernel to be joined takes at most; in a longer one a launch is no great share."""
 MOST_PARTS = 16
 """Parts of one op."""
 MOST_PARAMS = 48
 """Inputs and outputs of one op."""
 _OPEN = 4  # ops that a kernel is tried with, the nearest first
-
-Predict = Callable[[Group], "Predicted | Reason"]
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """A group as one kernel: its op type, tensors that it reads and writes, and its time (None: sizes are unknown)."""
-
-    op_type: str
-    params: tuple[object, ...]
-    ns: int | None
 
 
 @dataclass(frozen=True)
@@ -68,14 +59,14 @@ def join_small(
     alone: Sequence[Node],
     writes: Writes,
     options: Options,
-    costs: NodeCosts,
-    predict: Predict,
+    costs: Costs,
 ) -> Joined:
-    """``groups`` with small ones, and small ones of the fusible kernels ``alone``, joined side by side.
-
-    ``predict``: the group as one kernel, or why it cannot be one.
+    """``groups`` with small ones, and small ones of the fusible kernels ``alone``, joined side by side; where nothing
+    predicts, as they are.
     """
-    return _Joining(graph, groups, writes, options, costs, predict).run(alone)
+    if costs.predict is None:
+        return Joined(list(groups), [], {})
+    return _Joining(graph, groups, writes, options, costs.nodes, costs.predict).run(alone)
 
 
 class _Joining:
@@ -92,7 +83,7 @@ class _Joining:
         self._predict = predict
         self._blocks = of_groups(graph, [(g.nodes, g.copies) for g in groups], writes)
         self._memory: Memory | None = None
-        self._small = 2 * predicted_ns(costs.chip, Work(1, 1))
+        self._small = SMALL * predicted_ns(costs.chip, Work(1, 1))
         # what waits for others, or others for it, because of memory that is written keeps its place
         self._fixed = {name for pair in writes.waits for name in pair}
         self._fixed |= {ref.node for pair in writes.results for ref in pair}
@@ -175,6 +166,9 @@ class _Joining:
             return self._hopeless[key]
         groups = [*other.groups, *op.groups]
         found = self._predict(_joined(self._graph, groups))
+        if isinstance(found, Reason) and len(groups) == 2:  # what cannot be two loop nests may be one
+            groups = [_united(self._graph, groups)]
+            found = self._predict(groups[0])
         if isinstance(found, Reason):
             self._hopeless[key] = f"there is no op: {found}"
             return self._hopeless[key]
@@ -187,9 +181,9 @@ class _Joining:
             peak = memory.added_peak(other.block, op.block)
             text = (
                 f"{times}, but live memory would peak at {peak} bytes instead of {memory.peak}, "
-                f"more than {SHARE} % above"
+                f"more than {SHARE} % and {FLOOR >> 20} MiB above"
             )
-            self._refused.append((groups[0].nodes[0], op.groups[0].nodes[0], Reason("AF224", text)))
+            self._refused.append((other.groups[0].nodes[0], op.groups[0].nodes[0], Reason("AF224", text)))
             return text
         memory.merge(other.block, op.block)
         reason = self._blocks.unite(other.block, op.block)
@@ -225,11 +219,15 @@ def _joined(graph: Graph, groups: Sequence[Group]) -> Group:
     """Groups side by side; one stays as it is."""
     if len(groups) == 1:
         return groups[0]
+    return replace(_united(graph, groups), parts=tuple(groups))
+
+
+def _united(graph: Graph, groups: Sequence[Group]) -> Group:
+    """The nodes of all groups as one group."""
     nodes = {n.name: n for g in groups for n in g.nodes}
     own = {n.name for g in groups for n in g.nodes if n.name not in g.copies}
     return Group(
         tuple(sorted(nodes.values(), key=lambda n: graph.position[n.name])),
         frozenset(nodes) - own,
         frozenset(ref for g in groups for ref in g.unstored),
-        tuple(groups),
     )

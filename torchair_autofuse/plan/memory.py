@@ -14,7 +14,9 @@ from torchair_autofuse.plan.contraction import Block, Contraction
 
 SHARE = 10
 """Percent by which merging side by side may raise the peak of live bytes."""
-
+FLOOR = 2 << 20
+"""Bytes by which it may in any case: what PyTorch's caching allocators take for small tensors at a time
+(``kSmallBuffer``)."""
 
 Change = list[tuple[int, int, int]]
 """(first step, last step, bytes) that are live besides what was."""
@@ -27,7 +29,7 @@ class Memory:
         self._graph, self._blocks, self._hints = graph, blocks, hints
         self._live, self._time = _profile(graph, blocks, hints)
         self.peak = max(self._live, default=0)
-        self._limit = self.peak + self.peak * SHARE // 100
+        self._limit = self.peak + max(self.peak * SHARE // 100, FLOOR)
 
     def added_peak(self, a: Block, b: Block) -> int:
         """The peak if the two ran as one."""

@@ -15,14 +15,16 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import writes
 from torchair_autofuse.plan.cluster import Clusters
-from torchair_autofuse.plan.cost import DOUBT, NodeCosts
+from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.greedy import merge_greedily
-from torchair_autofuse.plan.horizontal import Predict, join_small
+from torchair_autofuse.plan.group import Costs, Group
+from torchair_autofuse.plan.horizontal import join_small
 from torchair_autofuse.plan.legality import Context, node_reason
 from torchair_autofuse.plan.limits import Pair
 from torchair_autofuse.plan.partition import merge_by_benefit
 from torchair_autofuse.plan.pieces import pieces, trim
-from torchair_autofuse.plan.recompute import Group, recompute
+from torchair_autofuse.plan.recompute import recompute
+from torchair_autofuse.plan.refine import Refiner
 from torchair_autofuse.plan.refusals import Refusals
 from torchair_autofuse.plan.siblings import merge_siblings
 from torchair_autofuse.report import Refusal
@@ -34,17 +36,6 @@ class Plan:
 
     groups: tuple[Group, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Predicted times: of the GE nodes, and of a group as one kernel (or why it cannot be one).
-
-    Without ``predict`` structure alone decides what schedules would, and nothing is joined side by side.
-    """
-
-    nodes: NodeCosts
-    predict: Predict | None = None
 
 
 Planner = Callable[[Graph, Clusters, Options, NodeCosts], dict[Pair, Reason]]
@@ -78,41 +69,33 @@ def plan(
         refusals.add(name, "", reason)
     refused = PLANNERS[options.planner](graph, clusters, options, costs.nodes)
     shared, late = merge_siblings(graph, clusters, options, costs.nodes.hints, nodes_fit)
+    refiner = Refiner(graph, costs)
     groups: list[Group] = []
     for cluster in clusters:
         if cluster.domain is None:
             continue
         links = shared.get(cluster.id, frozenset())
         found, cuts = pieces(graph, cluster.nodes, nodes_fit, links)
-        for made in (Group(tuple(nodes)) for nodes in found):
-            loss = _loss(made, costs)
-            if loss is None:
-                groups.append(made)
-            else:
-                cuts = [*cuts, (made.nodes[0], None, loss)]
+        split = [refiner.split(Group(tuple(nodes))) for nodes in found]
+        groups += [group for parts, _ in split for group in parts]
+        cuts = [*cuts, *(cut for _, more in split for cut in more)]
         refusals.add_cuts(cluster.nodes, cuts)
     groups.sort(key=lambda g: graph.position[g.nodes[0].name])
     alone = _alone(graph, names, groups)
-    groups, too_many = recompute(
-        graph, groups, alone, options, fits, frozenset(reader for reader, _ in overwritten.waits)
-    )
-    for node, reason in too_many:
+    pinned = frozenset(reader for reader, _ in overwritten.waits)
+    groups, stored = recompute(graph, groups, alone, options, fits, costs, pinned)
+    for node, reason in stored:
         refusals.add(node.name, "", reason)
-    apart: Mapping[str, str] = {}
-    if costs.predict is not None:
-        gone = {name for g in groups for name in g.copies}
-        alone = [n for n in _alone(graph, names, groups) if n.name not in gone]
-        joined = join_small(graph, groups, alone, overwritten, options, costs.nodes, costs.predict)
-        groups, apart = joined.groups, joined.apart
-        for one, other, reason in joined.refused:
-            refusals.add(one.name, other.name, reason)
+    joined = join_small(graph, groups, _alone(graph, names, groups), overwritten, options, costs)
+    groups = joined.groups
+    for one, other, reason in joined.refused:
+        refusals.add(one.name, other.name, reason)
     if options.max_fusions is not None:
         groups = _limited(groups, options.max_fusions, fits, refusals)
-    alone = _alone(graph, names, groups)
     for (producer, consumer), reason in (*late.items(), *refused.items()):
         refusals.add(producer, consumer, reason)
-    gone = {name for g in groups for name in g.copies}
-    refusals.explain([n for n in alone if n.name not in gone and is_kernel(n, graph)], clusters, refused, apart)
+    alone = [n for n in _alone(graph, names, groups) if is_kernel(n, graph)]
+    refusals.explain(alone, clusters, refused, joined.apart)
     return Plan(tuple(groups), refusals.sorted())
 
 
@@ -120,17 +103,6 @@ def _alone(graph: Graph, names: Sequence[str], groups: Sequence[Group]) -> list[
     """The candidates that no group holds."""
     inside = {n.name for g in groups for n in g.nodes}
     return [graph.by_name[name] for name in names if name not in inside]
-
-
-def _loss(group: Group, costs: Costs) -> Reason | None:
-    """AF216 for a group whose predicted time is so far above that of its nodes that the model cannot be that wrong."""
-    if costs.predict is None:
-        return None
-    found, alone = costs.predict(group), costs.nodes.total_ns(group.nodes)
-    if isinstance(found, Reason) or found.ns is None or alone is None or found.ns <= DOUBT * alone:
-        return None
-    kernels = sum(is_kernel(n, costs.nodes.graph) for n in group.nodes)
-    return Reason("AF216", f"one op would take {found.ns} ns, its {kernels} kernels take {alone} ns (predicted)")
 
 
 def _limited(

@@ -1,0 +1,132 @@
+"""Splitting fused ops that are predicted slower than their parts.
+
+Merging looks at structure: one kernel instead of two saves a launch and a trip through memory. Where the one kernel
+has to move everything in short blocks because one of its nodes does, or runs on few cores because one result is tiny,
+its parts may be faster. An op whose predicted time is more than a launch above what its bytes and its vector work take
+at best is cut at the node where that saves most, or into all its nodes where no single cut pays; and so are the
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.lower import RULES
+from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
+from torchair_autofuse.plan.group import Costs, Group, Predicted
+from torchair_autofuse.plan.pieces import Cut, components, trim, worthwhile
+
+PROFIT_SHARE = 20
+"""A split saves at least this part (1/20) of the time, and PROFIT_NS."""
+MOST_CUTS = 32
+"""Nodes at which one op is cut; in a larger one those that move data or reduce."""
+
+_Parts = tuple[tuple[Node, ...], ...]
+
+
+class Refiner:
+    """Splits of the groups of one graph; ops of one type at the same sizes are split alike, which is found once."""
+
+    def __init__(self, graph: Graph, costs: Costs) -> None:
+        self._graph, self._costs = graph, costs
+        self._launch = predicted_ns(costs.nodes.chip, Work(1, 1))
+        self._known: dict[object, tuple[tuple[int, ...], ...] | None] = {}
+
+    def split(self, group: Group) -> tuple[list[Group], list[Cut]]:
+        """The group, or the groups that are left of it (nodes in none of them stay as they are), and why."""
+        made = None if self._costs.predict is None else self._costs.predict(group)
+        if not isinstance(made, Predicted) or made.ns is None or not self._suspect(group, made):
+            return [group], []
+        parts = self._best(group, made)
+        if parts is None:
+            return [group], []
+        text = f"one op would take {made.ns} ns, its {len(parts)} parts take {self._ns(parts)} ns (predicted)"
+        cut: Cut = parts[0][0], parts[1][0], Reason("AF216", text)
+        found: list[Group] = []
+        cuts = [cut]
+        for part in parts:
+            if worthwhile(self._graph, part):
+                groups, more = self.split(Group(part))
+                found += groups
+                cuts += more
+        return found, cuts
+
+    def _suspect(self, group: Group, made: Predicted) -> bool:
+        """Whether the time is so far above the least for its bytes and work that a split, a launch more, could pay."""
+        works = [w for w in map(self._costs.nodes.work, group.nodes) if w is not None]
+        inside = {n.name for n in group.nodes}
+        size = {
+            r: tensor_bytes(r, self._graph, self._costs.nodes.hints) or 0
+            for r in made.params
+            if isinstance(r, TensorRef)
+        }
+        least = Work(
+            sum(b for r, b in size.items() if r.node not in inside),
+            sum(b for r, b in size.items() if r.node in inside),
+            sum(w.cycles for w in works),
+            sum(w.heads for w in works),
+            max((w.elements for w in works), default=0),
+        )
+        assert made.ns is not None
+        return made.ns > predicted_ns(self._costs.nodes.chip, least) + self._launch + PROFIT_NS
+
+    def _best(self, group: Group, made: Predicted) -> _Parts | None:
+        key = made.op_type, made.ns, tuple(n.type for n in group.nodes)
+        if key not in self._known:
+            place = {n.name: i for i, n in enumerate(group.nodes)}
+            found = self._find(group, made)
+            self._known[key] = None if found is None else tuple(tuple(place[n.name] for n in p) for p in found)
+        known = self._known[key]
+        return None if known is None else tuple(tuple(group.nodes[i] for i in part) for part in known)
+
+    def _find(self, group: Group, made: Predicted) -> _Parts | None:
+        assert made.ns is not None
+        limit = made.ns - max(PROFIT_NS, made.ns // PROFIT_SHARE)
+        apart = self._parts(*([n] for n in group.nodes))
+        for ways in (dict.fromkeys(self._cuts(group)), (apart,)):
+            times = [(ns, parts) for parts in ways if (ns := self._ns(parts)) is not None]
+            ns, best = min(times, key=lambda t: t[0], default=(limit + 1, None))
+            if ns <= limit:
+                return best
+        return None
+
+    def _cuts(self, group: Group) -> Iterator[_Parts]:
+        """Each node with all it depends on and the rest, each with all that depends on it and the rest.
+
+        All parts are convex, and what is between them closes no cycle.
+        """
+        nodes = group.nodes
+        inside = {n.name: n for n in nodes}
+        above: dict[str, set[str]] = {}
+        for n in nodes:
+            sources = [r.node for r in n.inputs if r is not None and r.node in inside]
+            above[n.name] = {n.name}.union(*(above[s] for s in sources))
+        at = [n for n in nodes if is_kernel(n, self._graph)]
+        if len(at) > MOST_CUTS:
+            at = [n for n in at if RULES[n.type].movement is not None or RULES[n.type].kind == "reduce"][:MOST_CUTS]
+        for node in at:
+            below = {n.name for n in nodes if node.name in above[n.name]}
+            for taken in (above[node.name], below):
+                yield self._parts([n for n in nodes if n.name in taken], [n for n in nodes if n.name not in taken])
+
+    def _parts(self, *sets: Sequence[Node]) -> _Parts:
+        """The connected parts of each set that hold a kernel, without reshapes at the rim."""
+        found = [p for of in sets for p in components(self._graph, trim(self._graph, of))]
+        found = [p for p in found if any(is_kernel(n, self._graph) for n in p)]
+        return tuple(tuple(p) for p in sorted(found, key=lambda p: self._graph.position[p[0].name]))
+
+    def _ns(self, parts: _Parts) -> int | None:
+        """Predicted time of all parts; None where one cannot be an op or has unknown sizes, or for a single part."""
+        if len(parts) < 2:
+            return None
+        total = 0
+        for part in parts:
+            fused = worthwhile(self._graph, part)
+            ns = self._costs.ns(Group(part)) if fused else self._costs.nodes.total_ns(part)
+            if ns is None:
+                return None
+            total += ns
+        return total
