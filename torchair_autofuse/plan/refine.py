@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
+from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower import RULES
+from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
 from torchair_autofuse.plan.group import Costs, Group, Predicted
@@ -33,17 +34,19 @@ class Refiner:
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self._graph, self._costs = graph, costs
         self._launch = predicted_ns(costs.nodes.chip, Work(1, 1))
+        self._on_host = host_nodes(graph)
         self._known: dict[object, tuple[tuple[int, ...], ...] | None] = {}
 
     def split(self, group: Group) -> tuple[list[Group], list[Cut]]:
         """The group, or the groups that are left of it (nodes in none of them stay as they are), and why."""
         made = None if self._costs.predict is None else self._costs.predict(group)
-        if not isinstance(made, Predicted) or made.ns is None or not self._suspect(group, made):
+        if not isinstance(made, Predicted) or made.ns is None or not self._suspect(group, made.ns):
             return [group], []
         parts = self._best(group, made)
         if parts is None:
             return [group], []
-        text = f"one op would take {made.ns} ns, its {len(parts)} parts take {self._ns(parts)} ns (predicted)"
+        ns = self._ns(parts, made.ns)
+        text = f"one op would take {made.ns} ns, its {len(parts)} parts take {ns} ns (predicted)"
         cut: Cut = parts[0][0], parts[1][0], Reason("AF216", text)
         found: list[Group] = []
         cuts = [cut]
@@ -54,24 +57,32 @@ class Refiner:
                 cuts += more
         return found, cuts
 
-    def _suspect(self, group: Group, made: Predicted) -> bool:
-        """Whether the time is so far above the least for its bytes and work that a split, a launch more, could pay."""
-        works = [w for w in map(self._costs.nodes.work, group.nodes) if w is not None]
-        inside = {n.name for n in group.nodes}
-        size = {
-            r: tensor_bytes(r, self._graph, self._costs.nodes.hints) or 0
-            for r in made.params
-            if isinstance(r, TensorRef)
-        }
+    def _suspect(self, group: Group, ns: int) -> bool:
+        """Whether the time is so far above the least that a split, a launch more, could pay."""
+        return ns > self._least(group.nodes) + self._launch + PROFIT_NS
+
+    def _least(self, nodes: Sequence[Node]) -> int:
+        """Predicted time of the nodes as one kernel that moves its bytes in long blocks and uses all cores."""
+        costs = self._costs.nodes
+        works = [w for w in map(costs.work, nodes) if w is not None]
+        inside = {n.name for n in nodes}
+        read = {r for n in nodes for r in n.inputs if r is not None and r.node not in inside}
+        made = [r for n in nodes for r in n.outputs]
+        written = [r for r in made if any(c.name not in inside for c, _ in self._graph.consumers.get(r, ()))]
         least = Work(
-            sum(b for r, b in size.items() if r.node not in inside),
-            sum(b for r, b in size.items() if r.node in inside),
+            sum(self._bytes(r) for r in read if r.node not in self._on_host and not self._uniform(r)),
+            sum(self._bytes(r) for r in written),
             sum(w.cycles for w in works),
             sum(w.heads for w in works),
             max((w.elements for w in works), default=0),
         )
-        assert made.ns is not None
-        return made.ns > predicted_ns(self._costs.nodes.chip, least) + self._launch + PROFIT_NS
+        return predicted_ns(costs.chip, least)
+
+    def _bytes(self, ref: TensorRef) -> int:
+        return tensor_bytes(ref, self._graph, self._costs.nodes.hints) or 0
+
+    def _uniform(self, ref: TensorRef) -> bool:
+        return uniform_value(self._graph, ref) is not None
 
     def _best(self, group: Group, made: Predicted) -> _Parts | None:
         key = made.op_type, made.ns, tuple(n.type for n in group.nodes)
@@ -85,11 +96,13 @@ class Refiner:
     def _find(self, group: Group, made: Predicted) -> _Parts | None:
         assert made.ns is not None
         limit = made.ns - max(PROFIT_NS, made.ns // PROFIT_SHARE)
-        apart = self._parts(*([n] for n in group.nodes))
-        for ways in (dict.fromkeys(self._cuts(group)), (apart,)):
-            times = [(ns, parts) for parts in ways if (ns := self._ns(parts)) is not None]
-            ns, best = min(times, key=lambda t: t[0], default=(limit + 1, None))
-            if ns <= limit:
+        for ways in (self._cuts(group), iter([self._parts(*([n] for n in group.nodes))])):
+            best, least_ns = None, limit + 1
+            for parts in dict.fromkeys(ways):
+                ns = self._ns(parts, least_ns)
+                if ns is not None:
+                    best, least_ns = parts, ns
+            if best is not None:
                 return best
         return None
 
@@ -118,15 +131,18 @@ class Refiner:
         found = [p for p in found if any(is_kernel(n, self._graph) for n in p)]
         return tuple(tuple(p) for p in sorted(found, key=lambda p: self._graph.position[p[0].name]))
 
-    def _ns(self, parts: _Parts) -> int | None:
-        """Predicted time of all parts; None where one cannot be an op or has unknown sizes, or for a single part."""
+    def _ns(self, parts: _Parts, limit: int) -> int | None:
+        """Predicted time of all parts if below the limit; None also where one cannot be an op or has unknown sizes."""
         if len(parts) < 2:
             return None
-        total = 0
-        for part in parts:
+        least = [self._least(part) for part in parts]
+        total = sum(least)
+        for part, bound in zip(parts, least):
+            if total >= limit:
+                return None  # without a schedule for the other parts
             fused = worthwhile(self._graph, part)
             ns = self._costs.ns(Group(part)) if fused else self._costs.nodes.total_ns(part)
             if ns is None:
                 return None
-            total += ns
-        return total
+            total += ns - bound
+        return total if total < limit else None
