@@ -14,7 +14,7 @@ from ge_build import GraphBuilder
 from torchair_autofuse.dtypes import I32
 from torchair_autofuse.ge.graph import Graph, Node, constant
 from torchair_autofuse.ge.infer import infer
-from torchair_autofuse.generated import lower_group
+from torchair_autofuse.generated import OpMaker, lower_group
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.expr import Expr
 from torchair_autofuse.loop.interpret import interpret
@@ -62,6 +62,15 @@ def plan_of(
         return made if isinstance(made, Reason) else None
 
     return plan(graph, context or Context(), chosen, fits, node_costs(graph, hints))
+
+
+def priced(graph: Graph, options: Options = ALL, context: Context | None = None) -> tuple[Plan, OpMaker]:
+    """The plan of a graph as the pipeline makes it."""
+    target = chip(options.soc)
+    assert isinstance(target, Chip)
+    maker = OpMaker(graph, target, options)
+    costs = Costs(NodeCosts(graph, {}, target), lambda group: maker.predict(group, {}))
+    return plan(graph, context or Context(), options, maker.refuses, costs), maker
 
 
 def node_costs(graph: Graph, hints: Mapping[str, int] | None = None) -> Costs:

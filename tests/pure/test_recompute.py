@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import pytest
 from ge_build import GraphBuilder
-from plan_build import ALL, barrier, check_plan, codes, fused, graph_of, groups, numbers, plan_of, run_nodes
+from plan_build import (
+    ALL,
+    barrier,
+    check_plan,
+    codes,
+    fused,
+    graph_of,
+    groups,
+    node_costs,
+    numbers,
+    plan_of,
+    priced,
+    run_nodes,
+)
 
 from torchair_autofuse.dtypes import F32
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
 from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.opdef.build import GeneratedOp
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.recompute import recompute
@@ -43,10 +57,11 @@ def stored(graph: Graph, **options: object) -> tuple[int, list[str]]:
     return len(names), [r for r in results if r[0] in "cv"]
 
 
-def test_default_is_no_recomputation() -> None:
-    assert Options().recomputation_threshold == 1
-    assert stored(shared()) == (1, ["c:0"])
-    assert ("c", "", "AF220") in codes(plan_of(shared()))
+def test_without_predicted_times_nothing_with_several_readers_is_computed_again() -> None:
+    assert Options().recomputation_threshold is None
+    for options in ({}, {"recomputation_threshold": 1}):
+        assert stored(shared(), **options) == (1, ["c:0"])
+        assert ("c", "", "AF220") in codes(plan_of(shared(), **options))
 
 
 @pytest.mark.parametrize("view", [False, True])
@@ -91,10 +106,10 @@ def test_a_value_of_its_own_vanishes_into_its_readers() -> None:
         made = lower_group(graph, group, options)
         return made if isinstance(made, Reason) else None
 
-    made, refused = recompute(graph, pairs, [graph.by_name["c"]], options, fits)
+    made, refused = recompute(graph, pairs, [graph.by_name["c"]], options, fits, node_costs(graph))
     assert [[n.name for n in g.nodes] for g in made] == [["c", "p0", "q0"], ["c", "p1", "q1"]]
     assert all(g.copies == {"c"} for g in made) and not refused
-    made, refused = recompute(graph, pairs, [graph.by_name["c"]], ALL, fits)
+    made, refused = recompute(graph, pairs, [graph.by_name["c"]], ALL, fits, node_costs(graph))
     assert made == pairs and [r.code for _, r in refused] == ["AF220"]
 
 
@@ -133,3 +148,43 @@ def test_a_dynamic_fill_vanishes_too() -> None:
     made = plan_of(graph)
     assert len(made.groups) == 1
     check_plan(graph, made, run_nodes(graph, [numbers((6,))], {"s0": 6}))
+
+
+def _readers(value: str) -> Graph:
+    """c of x is read by two pairs of ops over different axes; one pair is with c already."""
+    b = GraphBuilder()
+    shape = (64, 1024)
+    x = b.data(shape)
+    c = b.op(value, x, *([b.data(shape)] if value == "Mul" else []), name="c")
+    b.output(*(b.op("Neg", b.op("Add", c, b.data((n, *shape)), name=f"p{n}"), name=f"q{n}") for n in (3, 4)))
+    return graph_of(b)
+
+
+@pytest.mark.parametrize(
+    ("value", "again"), [("Neg", True), ("Exp", True), ("Mul", False)], ids=["cheap", "heavy", "two operands"]
+)
+def test_predicted_times_decide(value: str, again: bool) -> None:
+    """One operand: the copy reads x instead of c, which is not stored. Two: it reads as much as storing moves."""
+    graph = _readers(value)
+    made, maker = priced(graph)
+    holders = [p for g in made.groups for p in g.parts or (g,) if any(n.name == "c" for n in p.nodes)]
+    assert len(holders) == (2 if again else 1)
+    results = [
+        str(r) for g in made.groups if isinstance(low := maker.make(g), GeneratedOp) for r in low.lowered.outputs
+    ]
+    assert ("c:0" in results) == (not again)
+    shapes = [tuple(graph.info(n.outputs[0]).shape or ()) for n in graph.inputs_of_type("Data")]
+    check_plan(graph, made, run_nodes(graph, [numbers(s, i) for i, s in enumerate(shapes)]), ulps=2)
+
+
+def test_a_threshold_that_is_given_holds() -> None:
+    graph = _readers("Neg")
+    made, _ = priced(graph, ALL.replace(recomputation_threshold=1))
+    assert sum(any(n.name == "c" for n in g.nodes) for g in made.groups) == 1
+    assert [r.node for r in made.refusals if r.code == "AF220"] == ["c"]
+
+
+def test_what_is_stored_because_of_its_time_says_so() -> None:
+    made, _ = priced(_readers("Sigmoid"))
+    (reason,) = [r.reason for r in made.refusals if r.code == "AF220"]
+    assert "c is stored" in reason and "in another fused op" in reason and "(predicted)" in reason

@@ -22,7 +22,7 @@ from torchair_autofuse.lower.registry import RULES, Permute, Windows
 from torchair_autofuse.lower.uniform import GENERATORS, op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.cost import PROFIT_NS
+from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
 from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.legality import emit_alone
 
@@ -81,6 +81,7 @@ class _Recomputation:
     ) -> None:
         self._graph, self._options, self._fits, self._costs = graph, options, fits, costs
         self.made = list(groups)
+        self._launch = predicted_ns(costs.nodes.chip, Work(1, 1))
         self._owner = {n.name: i for i, g in enumerate(self.made) for n in g.nodes}
 
     def use(self, node: Node) -> _Use | None:
@@ -122,11 +123,14 @@ class _Recomputation:
         after = self._costs.total_ns(grown.values())
         one = self._costs.nodes.ns(node) if home is None else 0
         if before is not None and after is not None and one is not None:
-            if after + PROFIT_NS > before + one:
+            # ops that only index memory no longer depend on each other: a launch less, if they run side by side
+            least = -self._launch if free and home is not None else PROFIT_NS
+            if after + least > before + one:
                 count = len(grown) - (home in grown)
+                where = f"{count} fused ops" if count > 1 else "another fused op"
                 return Reason(
                     "AF220",
-                    f"{node.name} is stored: with it computed again in {count} fused ops they would take {after} ns "
+                    f"{node.name} is stored: with it computed again in {where} they would take {after} ns "
                     f"instead of {before + one} (predicted)",
                 )
         elif limit is None and len(use.readers) > 1 and not free:
@@ -143,7 +147,7 @@ class _Recomputation:
         }
         if self._costs.predict is None or any(s is None for s in sizes.values()):
             return self._cheap(node) and (home is None or self._reads_no_more(node))
-        if home is None:
+        if home is None or self._reads_memory(node):
             return True
         others = [i for i in use.groups if i != home]
         saved = (len(others) + 1) * sum(sizes[r] or 0 for r in node.outputs)
