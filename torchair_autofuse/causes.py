@@ -5,15 +5,14 @@ All is read off what planning made: the group, its parts, its copies. The rules 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchair_autofuse.ge.catalogue import is_kernel, is_view, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.generated import GeneratedOp
 from torchair_autofuse.messages import Reason
+from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.pieces import components
-from torchair_autofuse.plan.plan import Costs
-from torchair_autofuse.plan.recompute import Group
 from torchair_autofuse.report import Why
 
 _SHOWN = 4  # tensors that a text names
@@ -40,7 +39,7 @@ class _Causes:
         for part in parts:
             yield from self._shared(part)
         if self._group.parts:
-            yield Why("beside", self._beside())
+            yield Why("beside", self._beside(self._group.parts, self._group))
         copies = [n for n in self._group.nodes if n.name in self._group.all_copies and is_kernel(n, self._graph)]
         if copies:
             refs = [ref for n in copies for ref in n.outputs]
@@ -66,7 +65,7 @@ class _Causes:
         return ref
 
     def _shared(self, part: Group) -> Iterator[Why]:
-        """What holds parts together that no data edge does: tensors from outside that several of them read."""
+        """What holds parts together that no data edge does: tensors from outside that several read, or the launch."""
         separate = components(self._graph, part.nodes)
         if len(separate) < 2:
             return
@@ -76,13 +75,16 @@ class _Causes:
             for ref in (r for n in nodes for r in n.inputs if r is not None and r.node not in names):
                 readers.setdefault(self._source(ref), set()).add(i)
         refs = [ref for ref, of in readers.items() if len(of) > 1]
+        if not refs:
+            yield Why("beside", self._beside([Group(tuple(nodes)) for nodes in separate], part))
+            return
         text = f"{len(separate)} parts without a data edge between them read {self._names(refs)} once"
         yield Why("shared", f"{text}: {self._tensors(refs)}")
 
-    def _beside(self) -> str:
+    def _beside(self, parts: Sequence[Group], whole: Group) -> str:
         """The parts by themselves and together."""
-        times = [self._ns(part) for part in self._group.parts]
-        together = self._ns(self._group)
+        times = [self._ns(part) for part in parts]
+        together = self._ns(whole)
         text = f"{len(times)} kernels that do not depend on each other"
         if together is None or any(t is None for t in times):
             return f"{text}, of unknown time"
