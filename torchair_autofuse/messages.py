@@ -34,7 +34,7 @@ CODES: dict[str, str] = {
     "AF217": "symbol without a source among the op's inputs",
     "AF218": "attribute or operand form not supported",
     "AF219": "left to GE's own fusion",
-    "AF220": "recomputation threshold",
+    "AF220": "stored, not computed again",
     "AF221": "fusion fuel used up",
     "AF222": "computed on the host",
     "AF223": "bounds of a window not proved",
