@@ -39,6 +39,7 @@ KERNELS = {
     "quantised-layer-norm": (2, 1, True),
     "requantise": (2, 1, True),
     "softmax-with-sink": (2, 1, False),
+    "yolo-box-decode": (2, 1, False),  # in one op, rows would be put together in parts of 8 bytes
 }
 """(kernels, fused ops) that the nodes of the example's largest occurrence are in after fusion, and whether an op is
 named after the pattern, where not WHOLE."""

@@ -32,7 +32,7 @@ FACTS: dict[str, str] = {
     ),
     "AF217": r"no input has a dim that gives \w+",
     "AF218": r"\S+: \S+|by a tensor of one constant",
-    "AF220": r"\d+ readers, --recomputation_threshold is \d+",
+    "AF220": r"\d+ readers, --recomputation_threshold is \d+|take \d+ ns instead of \d+ \(predicted\)|readers, and its size",
     "AF221": r"max_fusions = \d+",
     "AF223": rf"out\d+{_SIZES}.*",
     "AF224": (

@@ -47,15 +47,26 @@ class Refiner:
             return [group], []
         ns = self._ns(parts, made.ns)
         text = f"one op would take {made.ns} ns, its {len(parts)} parts take {ns} ns (predicted)"
-        cut: Cut = parts[0][0], parts[1][0], Reason("AF216", text)
+        cuts: list[Cut] = [(*ends, Reason("AF216", text)) for ends in self._edges(group, parts)]
         found: list[Group] = []
-        cuts = [cut]
         for part in parts:
             if worthwhile(self._graph, part):
                 groups, more = self.split(Group(part))
                 found += groups
                 cuts += more
         return found, cuts
+
+    def _edges(self, group: Group, parts: _Parts) -> list[tuple[Node, Node]]:
+        """The data edges that a split cuts; the first nodes of two parts if there is none."""
+        part_of = {n.name: i for i, part in enumerate(parts) for n in part}
+        inside = {n.name: n for n in group.nodes}
+        found = {
+            (ref.node, n.name): (inside[ref.node], n)
+            for n in group.nodes
+            for ref in n.inputs
+            if ref is not None and ref.node in inside and part_of.get(ref.node) != part_of.get(n.name)
+        }
+        return list(found.values()) or [(parts[0][0], parts[1][0])]
 
     def _suspect(self, group: Group, ns: int) -> bool:
         """Whether the time is so far above the least that a split, a launch more, could pay."""
