@@ -172,7 +172,7 @@ def test_why_it_is_not_side_by_side() -> None:
     b = GraphBuilder()
     first = b.op("Abs", b.data((64,), name="x"), name="first")
     last = b.op("Exp", barrier(b, first), name="last")
-    large = b.op("Neg", b.data((1 << 20,), name="y"), name="large")
+    large = b.op("Neg", b.data((1 << 23,), name="y"), name="large")
     b.output(last, large)
     found = {r.node: r.reason for r in fused(b).report.refused}
     assert found["last"].endswith("not side by side with first: one has to run before the other")
