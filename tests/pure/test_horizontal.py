@@ -199,7 +199,9 @@ def test_random_graphs(data: st.DataObject) -> None:
             pool.append(b.op(kind, x, data.draw(st.sampled_from(pool))))
     b.output(*(t for pool in pools.values() for t in pool[1:]))
     graph = graph_of(b)
-    made, maker = priced(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "FLOOR", data.draw(st.sampled_from([0, FLOOR])))
+        made, maker = priced(graph)
     check(graph, made, maker, [numbers(s, k) for k, s in enumerate(shapes)])
 
 

@@ -32,11 +32,11 @@ FACTS: dict[str, str] = {
     ),
     "AF217": r"no input has a dim that gives \w+",
     "AF218": r"\S+: \S+|by a tensor of one constant",
-    "AF220": r"\d+ readers, --recomputation_threshold is \d+|take \d+ ns instead of \d+ \(predicted\)|readers, and its size",
+    "AF220": r"\d+ readers, (?:--recomputation_threshold is \d+|and its size)|take \d+ ns instead of \d+ \(pred",
     "AF221": r"max_fusions = \d+",
     "AF223": rf"out\d+{_SIZES}.*",
     "AF224": (
-        r"\d+ ns instead of \d+ .* at \d+ bytes instead of \d+, more than \d+ %"
+        r"live memory would peak at \d+ bytes instead of \d+, more than \d+ %"
         rf"|\d+ nodes (?:earlier|apart), more than \d+, to read {_TENSOR} of"
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.graph import Node, TensorRef
@@ -32,6 +32,16 @@ class Group:
         """The group as it is when nothing computes the results of the nodes ``gone`` again."""
         unstored = frozenset(ref for ref in self.unstored if ref.node not in gone)
         return replace(self, unstored=unstored, parts=tuple(p.storing(gone) for p in self.parts))
+
+
+Fits = Callable[[Group], "Reason | None"]
+"""Why there is no fused op of a group, or None."""
+
+
+def without(kept: Sequence[Group], left: Iterable[Group], fits: Fits) -> list[Group]:
+    """``kept`` as they are when ``left`` are not made: they store what those would have computed again."""
+    gone = {name for g in left for name in g.all_copies}
+    return [g for g in (g.storing(gone) for g in kept) if fits(g) is None]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Memory:
         self._graph, self._blocks, self._hints = graph, blocks, hints
         self._live, self._time = _profile(graph, blocks, hints)
         self.peak = max(self._live, default=0)
-        self._limit = self.peak + max(self.peak * SHARE // 100, FLOOR)
+        self._limit = allowed(self.peak)
 
     def added_peak(self, a: Block, b: Block) -> int:
         """The peak if the two ran as one."""
@@ -76,6 +76,24 @@ class Memory:
                 )
             ):
                 yield tensor_bytes(ref, self._graph, self._hints) or 0
+
+
+def allowed(peak: int) -> int:
+    """Bytes up to which the peak may rise."""
+    return peak + max(peak * SHARE // 100, FLOOR)
+
+
+def at_peak(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> dict[str, int]:
+    """By the name of its node, the bytes of each result that lives at the (first) step with most live bytes."""
+    live, step = _profile(graph, blocks, hints)
+    top = live.index(max(live))
+    found: dict[str, int] = {}
+    for block in blocks:
+        for ref, size, readers in _results(graph, blocks, block, hints):
+            last = max((step[blocks.of[name].id] for name in readers if name in blocks.of), default=step[block.id])
+            if step[block.id] <= top <= last:
+                found[ref.node] = found.get(ref.node, 0) + size
+    return found
 
 
 def peak_bytes(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> int:

@@ -17,11 +17,12 @@ from torchair_autofuse.plan.alias import writes
 from torchair_autofuse.plan.cluster import Clusters
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.greedy import merge_greedily
-from torchair_autofuse.plan.group import Costs, Group
+from torchair_autofuse.plan.group import Costs, Group, without
 from torchair_autofuse.plan.horizontal import join_small
 from torchair_autofuse.plan.legality import Context, node_reason
 from torchair_autofuse.plan.limits import Pair
 from torchair_autofuse.plan.partition import merge_by_benefit
+from torchair_autofuse.plan.peak import keep_peak
 from torchair_autofuse.plan.pieces import pieces, trim
 from torchair_autofuse.plan.recompute import recompute
 from torchair_autofuse.plan.refine import Refiner
@@ -87,11 +88,16 @@ def plan(
     for node, reason in stored:
         refusals.add(node.name, "", reason)
     joined = join_small(graph, groups, _alone(graph, names, groups), overwritten, options, costs)
-    groups = joined.groups
+    groups, too_large = keep_peak(graph, joined.groups, overwritten, costs.nodes.hints, fits)
+    for node, reason in too_large:
+        refusals.add(node.name, "", reason)
     for one, other, reason in joined.refused:
         refusals.add(one.name, other.name, reason)
     if options.max_fusions is not None:
-        groups = _limited(groups, options.max_fusions, fits, refusals)
+        left_out = groups[options.max_fusions :]
+        groups = without(groups[: options.max_fusions], left_out, fits)
+        for group in left_out:
+            refusals.add_fuel(group.nodes, options.max_fusions)
     for (producer, consumer), reason in (*late.items(), *refused.items()):
         refusals.add(producer, consumer, reason)
     alone = [n for n in _alone(graph, names, groups) if is_kernel(n, graph)]
@@ -103,17 +109,6 @@ def _alone(graph: Graph, names: Sequence[str], groups: Sequence[Group]) -> list[
     """The candidates that no group holds."""
     inside = {n.name for g in groups for n in g.nodes}
     return [graph.by_name[name] for name in names if name not in inside]
-
-
-def _limited(
-    groups: Sequence[Group], limit: int, fits: Callable[[Group], Reason | None], refusals: Refusals
-) -> list[Group]:
-    """The first ``limit`` groups. They store what the ones that are left out would have computed again."""
-    left_out = groups[limit:]
-    for group in left_out:
-        refusals.add_fuel(group.nodes, limit)
-    gone = {name for g in left_out for name in g.all_copies}
-    return [g for g in (g.storing(gone) for g in groups[:limit]) if fits(g) is None]
 
 
 def candidates(graph: Graph, context: Context, options: Options, refusals: Refusals | None = None) -> list[str]:

@@ -1,0 +1,61 @@
+"""The peak of live bytes of a whole plan: ops that make too much at once are made smaller."""
+
+from __future__ import annotations
+
+import pytest
+from ge_build import GraphBuilder
+from plan_build import graph_of, priced
+
+from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.plan import memory
+from torchair_autofuse.plan.alias import Writes
+from torchair_autofuse.plan.contraction import of_groups
+from torchair_autofuse.plan.memory import FLOOR, SHARE, at_peak, peak_bytes
+from torchair_autofuse.plan.plan import Plan
+
+
+def fan(width: int, side: int) -> Graph:
+    """``width`` results of one value, each used up by a matmul before the next one is made."""
+    b = GraphBuilder()
+    a = b.op("Abs", b.data((side, side)), name="a")
+    acc = b.data((side, side))
+    for i in range(width):
+        acc = b.op("MatMulV2", acc, b.op("Muls", a, value=float(i + 2), name=f"m{i}"), name=f"acc{i}")
+    b.output(acc)
+    return graph_of(b)
+
+
+def peaks(graph: Graph, made: Plan) -> tuple[int, int]:
+    return tuple(  # type: ignore[return-value]
+        peak_bytes(graph, of_groups(graph, groups, Writes()), {})
+        for groups in ([], [(g.nodes, g.copies) for g in made.groups])
+    )
+
+
+def test_an_op_that_makes_too_much_at_once_is_made_smaller() -> None:
+    graph = fan(8, 1024)
+    made, _ = priced(graph)
+    before, after = peaks(graph, made)
+    assert before < after <= before + max(before * SHARE // 100, FLOOR) or after <= before
+    reasons = [r.reason for r in made.refusals if r.code == "AF224"]
+    assert reasons and all(f"bytes instead of {before}, more than" in r for r in reasons)
+    assert not any(len(g.nodes) > 5 for g in made.groups)
+
+
+def test_what_is_little_may_be_made_at_once() -> None:
+    made, _ = priced(fan(8, 64))
+    assert [len(g.nodes) for g in made.groups] == [9]
+
+
+@pytest.mark.parametrize("width", [2, 5, 8])
+def test_the_share_holds_for_small_tensors_too(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "FLOOR", 0)
+    before, after = peaks(graph := fan(width, 16), priced(graph)[0])
+    assert after <= before * (100 + SHARE) // 100
+
+
+def test_what_lives_at_the_peak() -> None:
+    graph = fan(2, 16)
+    blocks = of_groups(graph, [], Writes())
+    there = at_peak(graph, blocks, {})
+    assert sum(there.values()) == peak_bytes(graph, blocks, {}) and "a" in there
