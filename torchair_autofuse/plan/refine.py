@@ -3,8 +3,7 @@
 Merging looks at structure: one kernel instead of two saves a launch and a trip through memory. Where the one kernel
 has to move everything in short blocks because one of its nodes does, or runs on few cores because one result is tiny,
 its parts may be faster. An op whose predicted time is more than a launch above what its bytes and its vector work take
-at best is cut at the node where that saves most, or into all its nodes where no single cut pays; and so are the
-parts.
+at best is cut at the node where that saves most, or into all its nodes where no single cut pays; so are the parts.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from torchair_autofuse.plan.pieces import Cut, components, trim, worthwhile
 
 PROFIT_SHARE = 20
 """A split saves at least this part (1/20) of the time, and PROFIT_NS."""
-MOST_CUTS = 32
-"""Nodes at which one op is cut; in a larger one those that move data or reduce."""
+MOST_WORK = 1024
+"""Nodes of an op times the cuts that are tried; in a large op it is cut at nodes that move data or reduce."""
 
 _Parts = tuple[tuple[Node, ...], ...]
 
@@ -43,9 +42,9 @@ class Refiner:
         if not isinstance(made, Predicted) or made.ns is None or not self._suspect(group, made.ns):
             return [group], []
         parts = self._best(group, made)
-        if parts is None:
+        ns = None if parts is None else self._ns(parts, made.ns)
+        if parts is None or ns is None:
             return [group], []
-        ns = self._ns(parts, made.ns)
         text = f"one op would take {made.ns} ns, its {len(parts)} parts take {ns} ns (predicted)"
         cuts: list[Cut] = [(*ends, Reason("AF216", text)) for ends in self._edges(group, parts)]
         found: list[Group] = []
@@ -129,8 +128,9 @@ class Refiner:
             sources = [r.node for r in n.inputs if r is not None and r.node in inside]
             above[n.name] = {n.name}.union(*(above[s] for s in sources))
         at = [n for n in nodes if is_kernel(n, self._graph)]
-        if len(at) > MOST_CUTS:
-            at = [n for n in at if RULES[n.type].movement is not None or RULES[n.type].kind == "reduce"][:MOST_CUTS]
+        most = max(MOST_WORK // len(nodes), 1)
+        if len(at) > most:
+            at = [n for n in at if RULES[n.type].movement is not None or RULES[n.type].kind == "reduce"][:most]
         for node in at:
             below = {n.name for n in nodes if node.name in above[n.name]}
             for taken in (above[node.name], below):
