@@ -212,7 +212,7 @@ def test_captured_graph(name: str) -> None:
     assert untraceable(report) == [], "decisions without a rule and a number"
 
 
-@pytest.mark.parametrize("name", graphs.names("static"))
+@pytest.mark.parametrize("name", graphs.names())
 def test_what_is_lost_is_explained(name: str) -> None:
     found = case(name)
     bound = upper_bound(found.simplified)

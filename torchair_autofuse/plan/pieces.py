@@ -13,7 +13,7 @@ from torchair_autofuse.messages import Reason
 
 Fits = Callable[[Sequence[Node]], "Reason | None"]
 Cut = tuple[Node, "Node | None", Reason]
-"""First node of a cluster that does not fit, the first node that was cut off it (None: nothing is left), and why."""
+"""Two nodes that were cut apart, or one that was left out (None), and why."""
 
 _TOO_LARGE = ("AF212", "AF213")  # more than fits at once: no single access is to blame
 
@@ -42,9 +42,10 @@ def pieces(
         size = max(_largest_prefix(graph, part, fits, links), 1)
         halves = [p for half in (part[:size], part[size:]) for p in components(graph, trim(graph, half), links)]
         spoilers = [] if reason.code in _TOO_LARGE else _spoilers(graph, part, fits, links)
-        cut = (part[0], part[size] if size < len(part) else None, reason)
+        ends = edges_between((part[:size], part[size:]))
+        cut: list[Cut] = [(*pair, reason) for pair in ends] or [(part[0], None, reason)]
         if not spoilers:
-            cuts.append(cut)
+            cuts += cut
             waiting += halves
             continue
         rest = _without(graph, part, spoilers, links)
@@ -55,8 +56,22 @@ def pieces(
             cuts += [(node, None, reason) for node in spoilers]
         else:
             made += found
-            cuts += [cut, *(c for _, of in smaller for c in of)]
+            cuts += [*cut, *(c for _, of in smaller for c in of)]
     return made, cuts
+
+
+def edges_between(parts: Sequence[Sequence[Node]]) -> list[tuple[Node, Node]]:
+    """The data edges from one part to another; the first nodes of the first two where there is none."""
+    part_of = {n.name: i for i, part in enumerate(parts) for n in part}
+    nodes = {n.name: n for part in parts for n in part}
+    found = {
+        (ref.node, n.name): (nodes[ref.node], n)
+        for n in nodes.values()
+        for ref in n.inputs
+        if ref is not None and part_of.get(ref.node, part_of[n.name]) != part_of[n.name]
+    }
+    firsts = [part[0] for part in parts if part]
+    return list(found.values()) or ([(firsts[0], firsts[1])] if len(firsts) > 1 else [])
 
 
 def _spoilers(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> list[Node]:

@@ -17,7 +17,7 @@ from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
 from torchair_autofuse.plan.group import Costs, Group, Predicted
-from torchair_autofuse.plan.pieces import Cut, components, trim, worthwhile
+from torchair_autofuse.plan.pieces import Cut, components, edges_between, trim, worthwhile
 
 PROFIT_SHARE = 20
 """A split saves at least this part (1/20) of the time, and PROFIT_NS."""
@@ -46,7 +46,7 @@ class Refiner:
         if parts is None or ns is None:
             return [group], []
         text = f"one op would take {made.ns} ns, its {len(parts)} parts take {ns} ns (predicted)"
-        cuts: list[Cut] = [(*ends, Reason("AF216", text)) for ends in self._edges(group, parts)]
+        cuts: list[Cut] = [(*ends, Reason("AF216", text)) for ends in edges_between(self._all(group, parts))]
         found: list[Group] = []
         for part in parts:
             if worthwhile(self._graph, part):
@@ -55,17 +55,10 @@ class Refiner:
                 cuts += more
         return found, cuts
 
-    def _edges(self, group: Group, parts: _Parts) -> list[tuple[Node, Node]]:
-        """The data edges that a split cuts; the first nodes of two parts if there is none."""
-        part_of = {n.name: i for i, part in enumerate(parts) for n in part}
-        inside = {n.name: n for n in group.nodes}
-        found = {
-            (ref.node, n.name): (inside[ref.node], n)
-            for n in group.nodes
-            for ref in n.inputs
-            if ref is not None and ref.node in inside and part_of.get(ref.node) != part_of.get(n.name)
-        }
-        return list(found.values()) or [(parts[0][0], parts[1][0])]
+    def _all(self, group: Group, parts: _Parts) -> _Parts:
+        """The parts, and each reshape that is in none of them by itself."""
+        inside = {n.name for part in parts for n in part}
+        return (*parts, *((n,) for n in group.nodes if n.name not in inside))
 
     def _suspect(self, group: Group, ns: int) -> bool:
         """Whether the time is so far above the least that a split, a launch more, could pay."""
