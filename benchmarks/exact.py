@@ -1,4 +1,4 @@
-"""The best plan of a small graph by dynamic programming: how far the planners are from it.
+"""The best plan of a small graph by dynamic programming: how far the planners are from it; and what a plan costs.
 
 A plan is a sequence of kernels, each a set of nodes, such that what a set reads is made by itself or by sets before it.
 So every prefix is an ideal (a set closed under "depends on"), and the least time of an ideal is that of a smaller one
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from torchair_autofuse.ge.catalogue import is_kernel
-from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.ge.catalogue import gm_bytes, is_kernel, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.lower.outputs import is_free_view
-from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import NodeCosts
-from torchair_autofuse.plan.group import Group, Predict
+from torchair_autofuse.plan.group import Costs, Group, Predicted
 from torchair_autofuse.plan.pieces import components
 
 LIMIT = 14
@@ -27,8 +26,55 @@ _MOST_SETS = 3000
 """Most sets that are made into kernels."""
 
 
-def best_ns(graph: Graph, fusible: Sequence[str], costs: NodeCosts, predict: Predict) -> dict[int, int] | None:
-    """Number of kernels -> least predicted nanoseconds of ``graph`` over every plan with so many or fewer.
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a plan: the names of its nodes, bytes of the tensors that it reads and writes, each once, and
+    predicted nanoseconds."""
+
+    nodes: tuple[str, ...]
+    gm_bytes: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan as its kernels, in no order that counts."""
+
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.kernels)
+
+    @property
+    def gm_bytes(self) -> int:
+        """Bytes of all kernels."""
+        return sum(k.gm_bytes for k in self.kernels)
+
+    @property
+    def ns(self) -> int:
+        """Predicted nanoseconds of all kernels, one after the other."""
+        return sum(k.ns for k in self.kernels)
+
+
+def alone(node: Node, costs: NodeCosts) -> Kernel | None:
+    """A node that is a kernel of its own; None where a size is unknown."""
+    moved, ns = gm_bytes(node, costs.graph, costs.hints), costs.ns(node)
+    return None if moved is None or ns is None else Kernel((node.name,), moved, ns)
+
+
+def fused(group: Group, costs: Costs) -> Kernel | None:
+    """A group as one kernel; None where it cannot be one or a size is unknown."""
+    made = None if costs.predict is None else costs.predict(group)
+    if not isinstance(made, Predicted) or made.ns is None:
+        return None
+    params = dict.fromkeys(ref for ref in made.params if isinstance(ref, TensorRef))
+    moved = sum(tensor_bytes(ref, costs.nodes.graph, costs.nodes.hints) or 0 for ref in params)
+    return Kernel(tuple(n.name for n in group.nodes), moved, made.ns)
+
+
+def best_plans(graph: Graph, fusible: Sequence[str], costs: Costs) -> dict[int, Planned] | None:
+    """Number of kernels -> the plan of least predicted time with so many or fewer; of equal ones that with the fewest.
 
     ``fusible``: names of the nodes that may be fused. None where a size is unknown, or the graph has too many sets.
     Raises ValueError for more than LIMIT kernels.
@@ -36,35 +82,48 @@ def best_ns(graph: Graph, fusible: Sequence[str], costs: NodeCosts, predict: Pre
     kernels = [n for n in graph.nodes if is_kernel(n, graph)]
     if len(kernels) > LIMIT:
         raise ValueError(f"{len(kernels)} kernels; the exact planner takes at most {LIMIT}")
-    if any(costs.ns(n) is None for n in kernels):
+    if any(alone(n, costs.nodes) is None for n in kernels):
         return None
-    return _Search(graph, kernels, frozenset(fusible), costs, predict).run()
+    return _Search(graph, kernels, frozenset(fusible), costs).run()
 
 
 class _Search:
-    def __init__(
-        self, graph: Graph, kernels: Sequence[Node], fusible: frozenset[str], costs: NodeCosts, predict: Predict
-    ) -> None:
+    def __init__(self, graph: Graph, kernels: Sequence[Node], fusible: frozenset[str], costs: Costs) -> None:
         self._graph, self._kernels, self._fusible, self._costs = graph, kernels, fusible, costs
-        self._predict = predict
         self._bit = {n.name: 1 << i for i, n in enumerate(kernels)}
         self._needs = [self._below(n) for n in kernels]
-        self._sets: dict[int, float] = {}
+        self._sets: dict[int, Kernel | None] = {}
 
-    def run(self) -> dict[int, int] | None:
+    def run(self) -> dict[int, Planned] | None:
         count = len(self._kernels)
-        whole = (1 << count) - 1
-        least: dict[int, list[float]] = {i: [math.inf] * (count + 1) for i in self._ideals()}
-        least[0][0] = 0.0
+        # by ideal and number of kernels: the least time, and the last kernel's set in a plan that takes it
+        least: dict[int, list[tuple[float, int]]] = {i: [(math.inf, 0)] * (count + 1) for i in self._ideals()}
+        least[0][0] = 0.0, 0
         for ideal in sorted(least, key=lambda s: (s.bit_count(), s)):
             for step in self._steps(ideal):
                 time, into = self._time(step), least[ideal | step]
                 for k in range(count):
-                    into[k + 1] = min(into[k + 1], least[ideal][k] + time)
+                    into[k + 1] = min(into[k + 1], (least[ideal][k][0] + time, step))
             if len(self._sets) > _MOST_SETS:
                 return None
-        found = {k: min(least[whole][: k + 1]) for k in range(1, count + 1)}
-        return {k: round(ns) for k, ns in found.items() if ns < math.inf}
+        whole = (1 << count) - 1
+        found: dict[int, Planned] = {}
+        for k in range(1, count + 1):
+            ns, best = min((least[whole][i][0], i) for i in range(k + 1))
+            if ns < math.inf:
+                found[k] = self._planned(least, whole, best)
+        return found
+
+    def _planned(self, least: dict[int, list[tuple[float, int]]], ideal: int, count: int) -> Planned:
+        """The plan of an ideal with so many kernels, from its last kernel to its first."""
+        made: list[Kernel] = []
+        for k in range(count, 0, -1):
+            step = least[ideal][k][1]
+            kernel = self._kernel(step)
+            assert kernel is not None
+            made.append(kernel)
+            ideal &= ~step
+        return Planned(tuple(reversed(made)))
 
     def _below(self, node: Node) -> int:
         """The kernels that a kernel reads, through what is none."""
@@ -96,7 +155,7 @@ class _Search:
         """What may run as one kernel after the ideal: sets that need nothing but it and themselves."""
         found: set[int] = set()
         stack = [0]
-        while stack:
+        while stack and len(self._sets) <= _MOST_SETS:
             taken = stack.pop()
             for i, needs in enumerate(self._needs):
                 grown = taken | 1 << i
@@ -115,27 +174,27 @@ class _Search:
         return [n for i, n in enumerate(self._kernels) if members >> i & 1]
 
     def _time(self, members: int) -> float:
+        made = self._kernel(members)
+        return math.inf if made is None else float(made.ns)
+
+    def _kernel(self, members: int) -> Kernel | None:
         if members not in self._sets:
             self._sets[members] = self._find(members)
         return self._sets[members]
 
-    def _find(self, members: int) -> float:
+    def _find(self, members: int) -> Kernel | None:
         kernels = self._of(members)
         if len(kernels) == 1:
-            return float(self._costs.ns(kernels[0]) or 0)
+            return alone(kernels[0], self._costs.nodes)
         if any(n.name not in self._fusible for n in kernels):
-            return math.inf
+            return None
         nodes = self._with_views(kernels)
-        found = [self._one(Group(tuple(nodes)))]
+        groups = [Group(tuple(nodes))]
         parts = components(self._graph, nodes)
         if len(parts) > 1:
-            groups = tuple(Group(tuple(p)) for p in parts)
-            found.append(self._one(Group(tuple(nodes), parts=groups)))
-        return min(found)
-
-    def _one(self, group: Group) -> float:
-        made = self._predict(group)
-        return math.inf if isinstance(made, Reason) or made.ns is None else float(made.ns)
+            groups.append(Group(tuple(nodes), parts=tuple(Group(tuple(p)) for p in parts)))
+        made = [kernel for kernel in (fused(g, self._costs) for g in groups) if kernel is not None]
+        return min(made, key=lambda kernel: kernel.ns, default=None)
 
     def _with_views(self, kernels: Sequence[Node]) -> list[Node]:
         """The kernels and the reshapes between them, in order."""

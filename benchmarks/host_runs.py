@@ -1,4 +1,5 @@
-"""Runs of the small models through TorchAir on the host: fused, unfused and eager, with reports and twin profiles."""
+"""Runs of the small models through TorchAir on the host: fused, unfused and eager, with reports and twin profiles; and
+their graphs as the plugin sees them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import torchair_autofuse
+from benchmarks.captured import ALL_PASSES
 from benchmarks.models import MODELS, ROWS, Model
 from benchmarks.section import Settings, Unavailable
 from torchair_autofuse.ge.catalogue import MATMUL
@@ -120,6 +122,30 @@ def run(model: Model, dtype: Any, dynamic: bool, repeats: int = _REPEATS) -> Hos
 
 
 @cache
+def captured(model: Model, dtype: Any) -> FusionResult | Failure:
+    """What the plugin makes of the static graph that TorchAir builds of a model; no kernel is built.
+
+    Raises Unavailable where TorchAir cannot be imported, or builds for an NPU.
+    """
+    _require(compiler=False)
+    from torchair_autofuse import plugin
+
+    inputs = model.make(dtype)
+    results: list[FusionResult] = []
+    stop = plugin.on_fused(results.append)
+    torchair_autofuse.enable(ALL_PASSES.replace(run_unfused=True, strict=False))
+    try:
+        _compiled(model, inputs, inputs, False, 0)
+        (result,) = results
+    except Exception as error:  # one model must not take the others with it
+        return Failure(label(model, dtype), f"{type(error).__name__}: {error}".splitlines()[0][:200])
+    finally:
+        torchair_autofuse.disable()
+        stop()
+    return result
+
+
+@cache
 def _results() -> list[FusionResult]:
     """The results of all graphs fused since it was last cleared; the plugin calls a listener for good."""
     from torchair_autofuse import plugin
@@ -175,7 +201,7 @@ def _list(outputs: Any) -> list[Any]:
     return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
 
 
-def _require() -> None:
+def _require(*, compiler: bool = True) -> None:
     from torchair_autofuse.host import loader
 
     if loader.cann_present():
@@ -185,6 +211,8 @@ def _require() -> None:
         import torchair  # noqa: F401
     except ImportError as error:
         raise Unavailable(f"TorchAir cannot be imported ({error}): pip install -e '.[host]' in a checkout") from error
+    if not compiler:
+        return
     from torchair_autofuse.twin.errors import NoCompiler
     from torchair_autofuse.twin.toolchain import find_compiler
 

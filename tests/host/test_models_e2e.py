@@ -13,6 +13,10 @@ from fused_runs import ALL, ELEMENTWISE, check, run
 from hypothesis import given
 from random_programs import CI, Program, programs
 
+from benchmarks.host_runs import Failure, captured
+from benchmarks.models import by_name
+from benchmarks.side_by_side import NEAR, measure
+
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchair") is None, reason="needs the torch_npu wheel")
 
 TAILS = (1, 7, 8, 9, 15, 16, 17, 31, 33)
@@ -75,6 +79,21 @@ def test_kernel_counts(plugin: Any, function: Function, shapes: Any, elementwise
         runs = run(plugin, function, inputs, flags=flags)
         check(runs)
         assert [r.kernels_after for r in runs.reports] == [expected], runs.reports[0]
+
+
+@pytest.mark.parametrize("name", ["relu(x*a+b)", "rms norm"])
+def test_graphs_that_the_planners_are_measured_on(plugin: Any, name: str) -> None:
+    """The planners' measure plans what the plugin plans, and comes to the numbers of its report."""
+    model = by_name(name)
+    found = captured.__wrapped__(model, torch.float16)
+    assert not isinstance(found, Failure), found.text
+    assert found.report.run_unfused and found.graph is not None
+    made = measure(model.name, found.graph, {})
+    assert made is not None and made.exact is not None
+    plan = made.planned["greedy"]
+    assert (plan.count, plan.gm_bytes) == (found.report.kernels_after, found.report.gm_bytes_after)
+    assert plan.ns == round(1000 * (found.report.predicted_us_after or 0))
+    assert made.exact.count == model.kernels and plan.ns <= NEAR * made.exact.ns
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
