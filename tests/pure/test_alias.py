@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ge_build import GraphBuilder
-from plan_build import barrier, codes, graph_of, groups, plan_of
+from plan_build import ALL, barrier, codes, graph_of, groups, node_costs, plan_of
 
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.plan.alias import writes
+from torchair_autofuse.plan.group import Costs, Group, Predicted
 from torchair_autofuse.plan.legality import Context
+from torchair_autofuse.plan.plan import plan
 
 INTO_0 = Context(ref_outputs=((0, 0),))
 
@@ -160,3 +162,24 @@ def test_what_meets_other_elements_on_its_way_is_refused() -> None:
     made = plan_of(graph, INTO_0)
     assert all(not {"e", "y"} <= set(g) for g in groups(made))
     assert any(r.code == "AF209" and "moves in the same op" in r.reason for r in made.refusals)
+
+
+def test_a_cut_does_not_put_a_reader_behind_the_writer() -> None:
+    """The four are one op, tile by tile. Cut after w, the rest would read d after w, which it follows, has written."""
+    b = GraphBuilder()
+    d = b.data([64, 64])
+    w = b.op("Exp", d, name="w")
+    u, r = b.op("Abs", w, name="u"), b.op("Neg", d, name="r")
+    b.output(w, b.op("Add", r, u, name="c"))
+    graph = graph_of(b)
+    nodes = node_costs(graph).nodes
+
+    def predict(group: Group) -> Predicted:
+        names = {n.name for n in group.nodes}
+        return Predicted("T" + "".join(sorted(names)), (), 10**6 if {"w", "r"} <= names else 3000)
+
+    free = plan(graph, Context(), ALL, lambda _: None, Costs(nodes, predict))
+    assert groups(free) == [["u", "r", "c"]]
+    made = plan(graph, INTO_0, ALL, lambda _: None, Costs(nodes, predict))
+    assert groups(made) == [] and ("u", "", "AF209") in codes(made)
+    assert groups(plan_of(graph, INTO_0)) == [["w", "u", "r", "c"]]

@@ -30,6 +30,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan import memory
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import of_groups
+from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.memory import FLOOR, SHARE, Memory, peak_bytes
 from torchair_autofuse.plan.plan import Plan
 
@@ -212,6 +213,6 @@ def test_captured_graphs_keep_their_peak(name: str, monkeypatch: pytest.MonkeyPa
     c = case.__wrapped__(name)  # not the plan that other tests share
     graph = c.simplified
     before = peak_bytes(graph, of_groups(graph, [], Writes()), c.context.hints)
-    groups = [(list(m.lowered.nodes), ()) for m in c.result.generated]
+    groups = [Group(m.lowered.nodes) for m in c.result.generated]
     after = peak_bytes(graph, of_groups(graph, groups, Writes()), c.context.hints)
     assert after <= before * (100 + SHARE) // 100

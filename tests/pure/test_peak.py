@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from ge_build import GraphBuilder
-from plan_build import graph_of, priced
+from plan_build import barrier, graph_of, priced
 
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.plan import memory
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import of_groups
+from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.memory import FLOOR, SHARE, at_peak, peak_bytes
 from torchair_autofuse.plan.plan import Plan
 
@@ -27,8 +28,7 @@ def fan(width: int, side: int) -> Graph:
 
 def peaks(graph: Graph, made: Plan) -> tuple[int, int]:
     return tuple(  # type: ignore[return-value]
-        peak_bytes(graph, of_groups(graph, groups, Writes()), {})
-        for groups in ([], [(g.nodes, g.copies) for g in made.groups])
+        peak_bytes(graph, of_groups(graph, groups, Writes()), {}) for groups in ([], made.groups)
     )
 
 
@@ -59,3 +59,26 @@ def test_what_lives_at_the_peak() -> None:
     blocks = of_groups(graph, [], Writes())
     there = at_peak(graph, blocks, {})
     assert sum(there.values()) == peak_bytes(graph, blocks, {}) and "a" in there
+
+
+def test_what_readers_compute_again_is_not_in_memory_but_what_they_read_for_it_is() -> None:
+    b = GraphBuilder()
+    big = barrier(b, b.data((256,)))  # 1024 bytes
+    n = b.op("ReduceSum", big, b.const([0]), keep_dims=True, name="n")
+    p = b.op("Add", n, b.data((256,)), name="p")
+    late = barrier(b, barrier(b, p))
+    b.output(b.op("Abs", b.op("Add", n, late, name="s"), name="t"))
+    graph = graph_of(b)
+    nodes = graph.by_name
+    apart = [Group((nodes["n"], nodes["p"])), Group((nodes["s"], nodes["t"]))]
+    # n is stored: it, p and what comes next; big is gone by then
+    assert peak_bytes(graph, of_groups(graph, apart, Writes()), {}) == 2 * 1024 + 4
+    again = [apart[0], Group((nodes["n"], nodes["s"], nodes["t"]), copies=frozenset(["n"]))]
+    blocks = of_groups(graph, again, Writes())
+    assert peak_bytes(graph, blocks, {}) == 3 * 1024
+    assert set(at_peak(graph, blocks, {})) == {big.split(":")[0], "p", late_source(graph, "p")}
+
+
+def late_source(graph: Graph, name: str) -> str:
+    (reader,) = (c for ref in graph.by_name[name].outputs for c, _ in graph.consumers[ref])
+    return reader.name

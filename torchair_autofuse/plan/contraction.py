@@ -8,13 +8,14 @@ algorithm for directed acyclic graphs", 2006); for neighbours in a chain that is
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.alias import SOURCES, Writes
+from torchair_autofuse.plan.group import Group
 
 
 @dataclass(eq=False)
@@ -39,16 +40,25 @@ AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 class Contraction(Generic[AnyBlock]):
-    """Blocks of a graph. ``of``: the block of each node that is no source (Data, Const)."""
+    """Blocks of a graph. ``of``: the block of each node that is no source (Data, Const). ``late``: (reader, writer) of
+    the waits that do not hold, since the reader comes after the writer by the edges. ``copied``: by the name of a node,
+    one that belongs to each block which computes that node again."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.of: dict[str, AnyBlock] = {}
+        self.late: set[tuple[str, str]] = set()
+        self.copied: dict[str, list[str]] = {}
         self._by_id: dict[int, AnyBlock] = {}
 
     def __iter__(self) -> Iterator[AnyBlock]:
         """Each block once, by id."""
         return iter(self._by_id[i] for i in sorted(self._by_id))
+
+    def running(self, name: str) -> list[AnyBlock]:
+        """The blocks that run the node: its home, and those that compute it again; none runs a source."""
+        names = (name, *self.copied.get(name, ()))
+        return [self.of[n] for n in names if n in self.of]
 
     def between(self, a: AnyBlock, b: AnyBlock) -> Reason | None:
         """Why something has to run between the two, or None if nothing has to."""
@@ -78,8 +88,7 @@ class Contraction(Generic[AnyBlock]):
                     if name in self.of and name not in own:
                         self._link(self.of[name], block)
                         self.of[name].data_after.add(block.id)
-        for reader, writer in waits:
-            self._wait(self.of[reader], self.of[writer])
+        self._add_waits(waits)
 
     # ---- edges --------------------------------------------------------------------------------------------------
 
@@ -87,20 +96,26 @@ class Contraction(Generic[AnyBlock]):
         earlier.after.add(later.id)
         later.before.add(earlier.id)
 
-    def _wait(self, reader: AnyBlock, writer: AnyBlock) -> None:
-        """Adds the edge reader -> writer where it closes no cycle: a reader that comes later anyway is GE's concern."""
+    def _add_waits(self, waits: Iterable[tuple[str, str]]) -> None:
+        for pair in waits:
+            if not self._wait(*(self.of[name] for name in pair)):
+                self.late.add(pair)
+
+    def _wait(self, reader: AnyBlock, writer: AnyBlock) -> bool:
+        """Adds the edge reader -> writer unless it closes a cycle: in a graph as it is that is GE's concern."""
         if reader is writer or writer.id in reader.after:
-            return
+            return True
         if reader.rank > writer.rank:
             found = self._walk(writer.after, reader)
             if reader.id in found:
-                return
+                return False
             behind = self._back(reader, writer)
             places = sorted(self._by_id[i].rank for i in found | behind | {reader.id, writer.id})
             order = [*self._ranked(behind), reader, writer, *self._ranked(found)]
             for cluster, rank in zip(order, places):
                 cluster.rank = rank
         self._link(reader, writer)
+        return True
 
     def _rank(self) -> None:
         """Ranks from scratch: a topological order, by id where edges leave a choice."""
@@ -200,29 +215,26 @@ def _block_text(block: Block) -> str:
     return f"{block.nodes[0].name} with {count - 1} more" if count > 1 else block.nodes[0].name
 
 
-def of_groups(
-    graph: Graph, groups: Sequence[tuple[Sequence[Node], Container[str]]], writes: Writes
-) -> Contraction[Block]:
+def of_groups(graph: Graph, groups: Sequence[Group], writes: Writes) -> Contraction[Block]:
     """Each of ``groups`` a block, every other node one of its own.
 
-    A group is given by its nodes and the names of those that it computes again for itself alone (copies): another
-    group, or nothing, is their home. The groups must be convex together; blocks are ranked by the graph positions of
-    their nodes as far as edges allow.
+    The home of what a group computes again for itself alone (its copies) is another group, or nothing. The groups must
+    be convex together; blocks are ranked by the graph positions of their nodes as far as edges allow.
     """
     made: Contraction[Block] = Contraction(graph)
-    taken = {n.name for nodes, _ in groups for n in nodes}
-    members = [(list(nodes), copies) for nodes, copies in groups]
-    none: Container[str] = ()
-    members += [([n], none) for n in graph.nodes if n.name not in taken and n.type not in SOURCES]
-    members.sort(key=lambda m: min(graph.position[n.name] for n in m[0]))
-    for i, (nodes, copies) in enumerate(members):
-        block = made._by_id[i] = Block(i, nodes, i)
-        made.of.update((n.name, block) for n in nodes if n.name not in copies)
+    taken = {n.name for g in groups for n in g.nodes}
+    members = [*groups, *(Group((n,)) for n in graph.nodes if n.name not in taken and n.type not in SOURCES)]
+    members.sort(key=lambda g: min(graph.position[n.name] for n in g.nodes))
+    for i, group in enumerate(members):
+        block = made._by_id[i] = Block(i, list(group.nodes), i)
+        own = [n.name for n in group.nodes if n.name not in group.copies]
+        made.of.update((name, block) for name in own)
+        for name in group.copies:
+            made.copied.setdefault(name, []).append(own[0])
     for block in made:
         for node in block.nodes:
             made.of.setdefault(node.name, block)
     made._connect(())
     made._rank()
-    for reader, writer in writes.waits:
-        made._wait(made.of[reader], made.of[writer])
+    made._add_waits(writes.waits)
     return made

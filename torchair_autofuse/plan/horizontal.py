@@ -81,7 +81,7 @@ class _Joining:
     ) -> None:
         self._graph, self._groups, self._options, self._costs = graph, groups, options, costs
         self._predict = predict
-        self._blocks = of_groups(graph, [(g.nodes, g.copies) for g in groups], writes)
+        self._blocks = of_groups(graph, groups, writes)
         self._memory: Memory | None = None
         self._small = SMALL * predicted_ns(costs.chip, Work(1, 1))
         # what waits for others, or others for it, because of memory that is written keeps its place

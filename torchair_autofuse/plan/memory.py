@@ -1,7 +1,8 @@
 """Live bytes of a plan: what intermediate results occupy at each step when the blocks of a graph run in order.
 
 Inputs, constants and weights occupy memory all the time and do not count. A result lives from the block that makes it
-to the last one that reads it, through reshapes, which share its memory. What stays inside one block is never in memory.
+to the last one that reads it, through reshapes, which share its memory. What stays inside one block is never in memory,
+nor is what all its readers compute again: what they read for that lives until then.
 """
 
 from __future__ import annotations
@@ -65,16 +66,8 @@ class Memory:
     def _read_last(self, block: Block, time: int) -> Iterator[int]:
         """Bytes of each tensor that nothing reads after the block does."""
         for ref in dict.fromkeys(r for n in block.nodes for r in n.inputs if r is not None):
-            made = self._blocks.of.get(ref.node)
-            if (
-                made is not None
-                and made is not block
-                and all(
-                    self._time[self._blocks.of[name].id] <= time
-                    for name in _readers(self._graph, ref)
-                    if name in self._blocks.of
-                )
-            ):
+            readers = _reading(self._graph, self._blocks, ref) if ref.node in self._blocks.of else set()
+            if block in readers and all(self._time[b.id] <= time for b in readers):
                 yield tensor_bytes(ref, self._graph, self._hints) or 0
 
 
@@ -90,8 +83,7 @@ def at_peak(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) 
     found: dict[str, int] = {}
     for block in blocks:
         for ref, size, readers in _results(graph, blocks, block, hints):
-            last = max((step[blocks.of[name].id] for name in readers if name in blocks.of), default=step[block.id])
-            if step[block.id] <= top <= last:
+            if step[block.id] <= top <= max(step[b.id] for b in readers):
                 found[ref.node] = found.get(ref.node, 0) + size
     return found
 
@@ -108,9 +100,8 @@ def _profile(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int])
     change = [0] * (len(order) + 1)
     for block in order:
         for _, size, readers in _results(graph, blocks, block, hints):
-            last = max((step[blocks.of[name].id] for name in readers if name in blocks.of), default=step[block.id])
             change[step[block.id]] += size
-            change[last + 1] -= size
+            change[max(step[b.id] for b in readers) + 1] -= size
     live, total = [], 0
     for delta in change[:-1]:
         total += delta
@@ -120,25 +111,25 @@ def _profile(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int])
 
 def _results(
     graph: Graph, blocks: Contraction[Block], block: Block, hints: Mapping[str, int]
-) -> Iterator[tuple[TensorRef, int, list[str]]]:
-    """(tensor, bytes, names of its readers) of everything that a block leaves in memory."""
+) -> Iterator[tuple[TensorRef, int, set[Block]]]:
+    """(tensor, bytes, who reads it) of everything that a block leaves in memory."""
     on_host = host_nodes(graph)
     for node in block.nodes:
         if node.name in on_host or is_view(node, graph) or blocks.of[node.name] is not block:
             continue
         for ref in node.outputs:
-            readers = _readers(graph, ref)
-            if any(blocks.of.get(name) is not block for name in readers):
+            readers = _reading(graph, blocks, ref)
+            if readers:
                 yield ref, tensor_bytes(ref, graph, hints) or 0, readers
 
 
-def _readers(graph: Graph, ref: TensorRef) -> list[str]:
-    """Who reads the tensor, itself or through reshapes."""
-    found: list[str] = []
+def _reading(graph: Graph, blocks: Contraction[Block], ref: TensorRef) -> set[Block]:
+    """The blocks that read the tensor from memory, itself or through reshapes."""
+    found: set[Block] = set()
     stack: list[Node] = [c for c, _ in graph.consumers.get(ref, ())]
     while stack:
         node = stack.pop()
-        found.append(node.name)
+        found.update(blocks.running(node.name))
         if is_view(node, graph):
             stack += [c for r in node.outputs for c, _ in graph.consumers.get(r, ())]
-    return found
+    return found.difference(blocks.running(ref.node))

@@ -28,14 +28,14 @@ def keep_peak(
     """
 
     def peak_of(plan: Sequence[Group]) -> int:
-        return peak_bytes(graph, of_groups(graph, [(g.nodes, g.copies) for g in plan], writes), hints)
+        return peak_bytes(graph, of_groups(graph, plan, writes), hints)
 
     made = list(groups)
     undone: list[tuple[Node, Reason]] = []
     before = peak_of([])
     limit = allowed(before)
     while (peak := peak_of(made)) > limit:
-        blocks = of_groups(graph, [(g.nodes, g.copies) for g in made], writes)
+        blocks = of_groups(graph, made, writes)
         there = at_peak(graph, blocks, hints)
         wanted = sorted(
             (g for g in made if any(n.name in there for n in g.nodes)),

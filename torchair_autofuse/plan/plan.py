@@ -13,11 +13,12 @@ from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.lower import RULES
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.alias import writes
+from torchair_autofuse.plan.alias import Writes, writes
 from torchair_autofuse.plan.cluster import Clusters
+from torchair_autofuse.plan.contraction import of_groups
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.greedy import merge_greedily
-from torchair_autofuse.plan.group import Costs, Group, without
+from torchair_autofuse.plan.group import Costs, Fits, Group, without
 from torchair_autofuse.plan.horizontal import join_small
 from torchair_autofuse.plan.legality import Context, node_reason
 from torchair_autofuse.plan.limits import Pair
@@ -50,7 +51,7 @@ def plan(
     graph: Graph,
     context: Context,
     options: Options,
-    fits: Callable[[Group], Reason | None],
+    fits: Fits,
     costs: Costs,
 ) -> Plan:
     """Clusters of ``graph``.
@@ -89,7 +90,8 @@ def plan(
         refusals.add(node.name, "", reason)
     joined = join_small(graph, groups, _alone(graph, names, groups), overwritten, options, costs)
     groups, too_large = keep_peak(graph, joined.groups, overwritten, costs.nodes.hints, fits)
-    for node, reason in too_large:
+    groups, too_late = _in_order(graph, groups, overwritten, fits)
+    for node, reason in (*too_large, *too_late):
         refusals.add(node.name, "", reason)
     for one, other, reason in joined.refused:
         refusals.add(one.name, other.name, reason)
@@ -109,6 +111,27 @@ def _alone(graph: Graph, names: Sequence[str], groups: Sequence[Group]) -> list[
     """The candidates that no group holds."""
     inside = {n.name for g in groups for n in g.nodes}
     return [graph.by_name[name] for name in names if name not in inside]
+
+
+def _in_order(
+    graph: Graph, groups: Sequence[Group], overwritten: Writes, fits: Fits
+) -> tuple[list[Group], list[tuple[Node, Reason]]]:
+    """``groups`` without those that would read memory after another op has overwritten it; and the AF209 refusals.
+
+    Merges keep these orders (plan.alias), but what is cut inside one cluster follows data edges alone.
+    """
+    made = list(groups)
+    refused: list[tuple[Node, Reason]] = []
+    if not overwritten.waits:
+        return made, refused
+    known = of_groups(graph, [], overwritten).late
+    while late := of_groups(graph, made, overwritten).late - known:
+        reader, writer = min(late, key=lambda pair: [graph.position[name] for name in pair])
+        ends = [g for g in made if any(n.name in (reader, writer) for n in g.nodes)] or made
+        reason = Reason("AF209", f"{writer} would overwrite what {reader} reads before that has run")
+        refused += [(g.nodes[0], reason) for g in ends]
+        made = without([g for g in made if g not in ends], ends, fits)
+    return made, refused
 
 
 def candidates(graph: Graph, context: Context, options: Options, refusals: Refusals | None = None) -> list[str]:
