@@ -38,8 +38,8 @@ class Refiner:
 
     def split(self, group: Group) -> tuple[list[Group], list[Cut]]:
         """The group, or the groups that are left of it (nodes in none of them stay as they are), and why."""
-        made = None if self._costs.predict is None else self._costs.predict(group)
-        if not isinstance(made, Predicted) or made.ns is None or not self._suspect(group, made.ns):
+        made = self._costs.predicted(group)
+        if made is None or made.ns is None or not self._suspect(group, made.ns):
             return [group], []
         parts = self._best(group, made)
         ns = None if parts is None else self._ns(parts, made.ns)
@@ -88,9 +88,10 @@ class Refiner:
         return uniform_value(self._graph, ref) is not None
 
     def _best(self, group: Group, made: Predicted) -> _Parts | None:
-        key = made.op_type, made.ns, tuple(n.type for n in group.nodes)
+        place = {n.name: i for i, n in enumerate(group.nodes)}
+        sources = (tuple(None if r is None else (place.get(r.node), r.index) for r in n.inputs) for n in group.nodes)
+        key = made.op_type, made.ns, tuple((n.type, refs) for n, refs in zip(group.nodes, sources))
         if key not in self._known:
-            place = {n.name: i for i, n in enumerate(group.nodes)}
             found = self._find(group, made)
             self._known[key] = None if found is None else tuple(tuple(place[n.name] for n in p) for p in found)
         known = self._known[key]
