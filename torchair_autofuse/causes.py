@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from torchair_autofuse.ge.catalogue import is_kernel, is_view, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.generated import GeneratedOp
-from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.pieces import components
 from torchair_autofuse.report import Why
@@ -93,8 +92,7 @@ class _Causes:
     def _ns(self, group: Group) -> int | None:
         if len(group.nodes) == 1:
             return self._costs.nodes.ns(group.nodes[0])
-        predicted = None if self._costs.predict is None else self._costs.predict(group)
-        return None if predicted is None or isinstance(predicted, Reason) else predicted.ns
+        return self._costs.ns(group)
 
     def _tensors(self, refs: Iterable[TensorRef]) -> str:
         """How many, and their bytes."""

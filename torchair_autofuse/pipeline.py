@@ -30,7 +30,7 @@ from torchair_autofuse.opdef import build as define
 from torchair_autofuse.opdef.regenerate import node_attributes
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import NodeCosts
-from torchair_autofuse.plan.group import Costs, Group
+from torchair_autofuse.plan.group import Costs, Group, without
 from torchair_autofuse.plan.legality import Context
 from torchair_autofuse.plan.patterns import barred, find, name_ops, patterns
 from torchair_autofuse.plan.plan import plan
@@ -117,8 +117,9 @@ def fuse(
         with clock("deliver"):
             while missing := unavailable(generated, ops):
                 refusals += _withheld(generated, missing)
-                left_groups = _without(groups, generated, missing)
-                groups, generated, ops = _generate(graph, left_groups, maker, definitions)
+                gone = [group for group, made in zip(groups, generated) if made.op_type in missing]
+                kept = without([group for group in groups if group not in gone], gone, maker.refuses)
+                groups, generated, ops = _generate(graph, kept, maker, definitions)
     with clock("write"):
         left = _without_leftovers(graph, generated, context.keep)
         replacements = [_replacement(graph, made, op, i) for i, (made, op) in enumerate(zip(generated, ops))]
@@ -154,14 +155,6 @@ def _withheld(generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -
     """One refusal per op that cannot be had, at its first node."""
     reasons = [(made.lowered.nodes[0].name, missing.get(made.op_type)) for made in generated]
     return [Refusal(name, "", reason.code, reason.text) for name, reason in reasons if reason is not None]
-
-
-def _without(groups: Sequence[Group], generated: Sequence[GeneratedOp], missing: Mapping[str, Reason]) -> list[Group]:
-    """The groups of the other ops. They store what the nodes that now stay have to read."""
-    gone = {n.name for made in generated if made.op_type in missing for n in made.lowered.nodes}
-    left = [g for g in groups if not any(n.name in gone for n in g.nodes if n.name not in g.copies)]
-    copied = {name for g in groups if g not in left for name in g.all_copies}
-    return [g.storing(copied) for g in left]
 
 
 class _Definitions:

@@ -26,7 +26,7 @@ from torchair_autofuse.lower.finish import Lowered
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.build import GeneratedOp
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.group import Group
+from torchair_autofuse.plan.group import Group, without
 from torchair_autofuse.plan.recompute import recompute
 
 
@@ -188,3 +188,32 @@ def test_what_is_stored_because_of_its_time_says_so() -> None:
     made, _ = priced(_readers("Sigmoid"))
     (reason,) = [r.reason for r in made.refusals if r.code == "AF220"]
     assert "c is stored" in reason and "in another fused op" in reason and "(predicted)" in reason
+
+
+def test_an_op_does_not_store_for_nobody() -> None:
+    """q is beside p in one op for what both read; its reader is in another. A copy there would leave q:0 unread."""
+    b = GraphBuilder()
+    x = b.data((8, 8))
+    p, q = b.op("Exp", x, name="p"), b.op("Neg", x, name="q")
+    b.output(p, b.op("Abs", b.op("Add", q, b.data((3, 8, 8)), name="r"), name="s"))
+    graph = graph_of(b)
+    pairs = [Group(tuple(n for n in graph.nodes if n.name in names)) for names in ("pq", "rs")]
+    assert recompute(graph, pairs, [], ALL, lambda _: None, node_costs(graph)) == (pairs, [])
+
+
+def test_ops_without_another_one_store_for_it() -> None:
+    """Without the last one the middle one has to store k, for which it is too large, so that the home stores n."""
+    b = GraphBuilder()
+    n = b.op("Neg", b.data((8,)), name="n")
+    k = b.op("Abs", n, name="k")
+    b.output(k, b.op("Exp", n, name="e"), b.op("Sin", k, name="f"))
+    nodes = graph_of(b).by_name
+    home = Group((nodes["n"],), unstored=frozenset(nodes["n"].outputs))
+    middle = Group((nodes["n"], nodes["k"]), frozenset("n"), frozenset(nodes["k"].outputs))
+    last = Group((nodes["k"], nodes["f"]), frozenset("k"))
+
+    def fits(group: Group) -> Reason | None:
+        return Reason("AF212", "too large") if "k" in {n.name for n in group.nodes} and not group.unstored else None
+
+    assert without([home, middle], [], fits) == [home, middle]
+    assert without([home, middle], [last], fits) == [home.storing({"n"})]

@@ -39,9 +39,17 @@ Fits = Callable[[Group], "Reason | None"]
 
 
 def without(kept: Sequence[Group], left: Iterable[Group], fits: Fits) -> list[Group]:
-    """``kept`` as they are when ``left`` are not made: they store what those would have computed again."""
-    gone = {name for g in left for name in g.all_copies}
-    return [g for g in (g.storing(gone) for g in kept) if fits(g) is None]
+    """``kept`` as they are when ``left`` are not made: they store what those would have computed again.
+
+    Those that no longer fit then are not made either.
+    """
+    made, gone = list(kept), list(left)
+    while gone:
+        again = {name for g in gone for name in g.all_copies}
+        storing = [g.storing(again) for g in made]
+        gone = [g for g in storing if fits(g) is not None]
+        made = [g for g in storing if g not in gone]
+    return made
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,15 @@ class Costs:
     nodes: NodeCosts
     predict: Predict | None = None
 
+    def predicted(self, group: Group) -> Predicted | None:
+        """The group as one kernel; None where it cannot be one or nothing predicts."""
+        made = None if self.predict is None else self.predict(group)
+        return made if isinstance(made, Predicted) else None
+
     def ns(self, group: Group) -> int | None:
         """Predicted time of a group as one kernel; None where it cannot be one or nothing can be predicted."""
-        made = None if self.predict is None else self.predict(group)
-        return made.ns if isinstance(made, Predicted) else None
+        made = self.predicted(group)
+        return None if made is None else made.ns
 
     def total_ns(self, groups: Iterable[Group]) -> int | None:
         """Of all groups; None if one is unknown."""

@@ -11,7 +11,7 @@ computed again that do not read more than themselves and have one reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
@@ -23,7 +23,7 @@ from torchair_autofuse.lower.uniform import GENERATORS, op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
-from torchair_autofuse.plan.group import Costs, Group
+from torchair_autofuse.plan.group import Costs, Fits, Group
 from torchair_autofuse.plan.legality import emit_alone
 
 HEAVY = frozenset(
@@ -49,7 +49,7 @@ def recompute(
     groups: Sequence[Group],
     alone: Sequence[Node],
     options: Options,
-    fits: Callable[[Group], Reason | None],
+    fits: Fits,
     costs: Costs,
     pinned: Container[str] = (),
 ) -> tuple[list[Group], list[tuple[Node, Reason]]]:
@@ -76,7 +76,7 @@ class _Recomputation:
         graph: Graph,
         groups: Sequence[Group],
         options: Options,
-        fits: Callable[[Group], Reason | None],
+        fits: Fits,
         costs: Costs,
     ) -> None:
         self._graph, self._options, self._fits, self._costs = graph, options, fits, costs
@@ -92,8 +92,8 @@ class _Recomputation:
             return None
         home = self._owner.get(node.name)
         use = self._readers(node)
-        if use is None or set(use.groups) <= {home}:
-            return None
+        if use is None or (home is not None and (home not in use.groups or len(use.groups) == 1)):
+            return None  # the op that makes it reads it too: else nothing would be left of it there
         if any(self.made[i].nodes[0].scope != node.scope for i in use.groups):
             return None
         if home is not None and any(r.node in self._names(home) for r in self._operands(node)):
