@@ -86,7 +86,7 @@ def test_equal_ops_are_split_alike() -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_split_plans_compute_the_same(data: st.DataObject) -> None:
-    """Slices, turns and sums with few rows and odd widths: what is split is split without a cycle, values stay."""
+    """Slices, turns and maxima with few rows and odd widths: what is split is split without a cycle, values stay."""
     rows, cols = data.draw(st.sampled_from([(2, 6), (16, 640), (24, 7), (4, 4096)]))
     b = GraphBuilder()
     made = [b.data((rows, cols))]
@@ -102,9 +102,9 @@ def test_split_plans_compute_the_same(data: st.DataObject) -> None:
         elif kind == "turn":
             ends.append(b.op("Transpose", x, b.const([1, 0])))
         elif kind == "norm":
-            mean = b.op("ReduceMean", x, b.const([1]), keep_dims=True)
-            ends.append(mean)
-            made.append(b.op("Sub", x, mean))
+            most = b.op("ReduceMax", x, b.const([1]), keep_dims=True)
+            ends.append(most)
+            made.append(b.op("Sub", x, most))
         else:
             made.append(b.op(kind, x, *([data.draw(st.sampled_from(made))] if kind == "Mul" else [])))
     b.output(*made[1:], *ends)
@@ -112,4 +112,4 @@ def test_split_plans_compute_the_same(data: st.DataObject) -> None:
     planned, maker = priced(graph)
     assert not has_cycle(edges_of_groups(graph, planned))
     assert all(isinstance(maker.make(g), GeneratedOp) for g in planned.groups)
-    check_plan(graph, planned, run_nodes(graph, [numbers((rows, cols))]), ulps=8)
+    check_plan(graph, planned, run_nodes(graph, [numbers((rows, cols))]))
