@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from torchair_autofuse.ge.catalogue import gm_bytes, is_kernel, op_class, tensor_bytes
-from torchair_autofuse.ge.graph import Graph, Node
+from torchair_autofuse.ge.catalogue import gm_bytes, host_nodes, is_kernel, op_class, tensor_bytes
+from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop import expr
 from torchair_autofuse.loop.ir import Cast, Pointwise, Reduce
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.uniform import op_view
+from torchair_autofuse.lower.uniform import op_view, uniform_value
 from torchair_autofuse.plan.legality import emit_alone
 from torchair_autofuse.soc.chip import Chip
 
@@ -117,12 +117,30 @@ def store_rate(chip: Chip, cores: int) -> float:
 class NodeCosts:
     """Work and predicted time of the GE nodes of one graph, each found once.
 
-    ``hints``: example sizes of the symbols; what depends on a symbol without one has no predicted time.
+    ``hints``: example sizes of the symbols; what depends on a symbol without one has no predicted time. ``launch_ns``:
+    what a kernel that does next to nothing takes.
     """
 
     def __init__(self, graph: Graph, hints: Mapping[str, int], chip: Chip) -> None:
         self.graph, self.hints, self.chip = graph, hints, chip
+        self.launch_ns = predicted_ns(chip, Work(1, 1))
+        self._on_host = host_nodes(graph)
         self._work: dict[str, Work | None] = {}
+        self._sizes: dict[TensorRef, int | None] = {}
+        self._loads: dict[TensorRef, int | None] = {}
+
+    def size(self, ref: TensorRef) -> int | None:
+        """Bytes of a tensor; None if unknown."""
+        if ref not in self._sizes:
+            self._sizes[ref] = tensor_bytes(ref, self.graph, self.hints)
+        return self._sizes[ref]
+
+    def loaded(self, ref: TensorRef) -> int | None:
+        """Bytes that a kernel loads of a tensor from outside: none of a number, nor of what the host knows."""
+        if ref not in self._loads:
+            known = ref.node in self._on_host or uniform_value(self.graph, ref) is not None
+            self._loads[ref] = 0 if known else self.size(ref)
+        return self._loads[ref]
 
     def work(self, node: Node) -> Work | None:
         """What the kernel of a node does; nothing for what is no kernel, None for unknown sizes."""

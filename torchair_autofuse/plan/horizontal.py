@@ -17,7 +17,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import Block, of_groups
-from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts, Work, predicted_ns
+from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts
 from torchair_autofuse.plan.group import Costs, Group, Predict, Predicted
 from torchair_autofuse.plan.memory import FLOOR, SHARE, Memory
 
@@ -83,7 +83,7 @@ class _Joining:
         self._predict = predict
         self._blocks = of_groups(graph, groups, writes)
         self._memory: Memory | None = None
-        self._small = SMALL * predicted_ns(costs.chip, Work(1, 1))
+        self._small = SMALL * costs.launch_ns
         # what waits for others, or others for it, because of memory that is written keeps its place
         self._fixed = {name for pair in writes.waits for name in pair}
         self._fixed |= {ref.node for pair in writes.results for ref in pair}

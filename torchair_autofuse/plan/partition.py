@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
+from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
-from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Clusters
@@ -56,10 +55,6 @@ class ClusterCosts:
 
     def __init__(self, graph: Graph, costs: NodeCosts) -> None:
         self._graph, self._costs = graph, costs
-        self._launch = predicted_ns(costs.chip, Work(1, 1))
-        self._on_host = host_nodes(graph)
-        self._sizes: dict[TensorRef, int] = {}
-        self._loads: dict[TensorRef, int] = {}
 
     def part(self, node: Node) -> Part:
         """The node alone."""
@@ -111,20 +106,15 @@ class ClusterCosts:
         if not launches:
             return 0
         unknown = max(work.read, work.written) >= _UNKNOWN
-        return self._launch if unknown else predicted_ns(self._costs.chip, work)
+        return self._costs.launch_ns if unknown else predicted_ns(self._costs.chip, work)
 
     def _loaded(self, ref: TensorRef) -> int:
-        """Bytes that a kernel loads of a tensor from outside: none of a number, nor of what the host knows."""
-        if ref not in self._loads:
-            known = ref.node in self._on_host or uniform_value(self._graph, ref) is not None
-            self._loads[ref] = 0 if known else self._size(ref)
-        return self._loads[ref]
+        found = self._costs.loaded(ref)
+        return _UNKNOWN if found is None else found
 
     def _size(self, ref: TensorRef) -> int:
-        if ref not in self._sizes:
-            found = tensor_bytes(ref, self._graph, self._costs.hints)
-            self._sizes[ref] = _UNKNOWN if found is None else found
-        return self._sizes[ref]
+        found = self._costs.size(ref)
+        return _UNKNOWN if found is None else found
 
 
 def _common(a: Mapping[TensorRef, int], b: Mapping[TensorRef, int]) -> list[TensorRef]:

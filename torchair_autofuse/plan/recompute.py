@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
-from torchair_autofuse.ge.catalogue import is_kernel, tensor_bytes
+from torchair_autofuse.ge.catalogue import is_kernel
 from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.loop.ir import Pointwise, Reduce
 from torchair_autofuse.lower.outputs import is_free_view
@@ -22,7 +22,7 @@ from torchair_autofuse.lower.registry import RULES, Permute, Windows
 from torchair_autofuse.lower.uniform import GENERATORS, op_view, uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
-from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
+from torchair_autofuse.plan.cost import PROFIT_NS
 from torchair_autofuse.plan.group import Costs, Fits, Group
 from torchair_autofuse.plan.legality import emit_alone
 
@@ -81,7 +81,6 @@ class _Recomputation:
     ) -> None:
         self._graph, self._options, self._fits, self._costs = graph, options, fits, costs
         self.made = list(groups)
-        self._launch = predicted_ns(costs.nodes.chip, Work(1, 1))
         self._owner = {n.name: i for i, g in enumerate(self.made) for n in g.nodes}
 
     def use(self, node: Node) -> _Use | None:
@@ -124,7 +123,7 @@ class _Recomputation:
         one = self._costs.nodes.ns(node) if home is None else 0
         if before is not None and after is not None and one is not None:
             # ops that only index memory no longer depend on each other: a launch less, if they run side by side
-            least = -self._launch if free and home is not None else PROFIT_NS
+            least = -self._costs.nodes.launch_ns if free and home is not None else PROFIT_NS
             if after + least > before + one:
                 count = len(grown) - (home in grown)
                 where = f"{count} fused ops" if count > 1 else "another fused op"
@@ -142,9 +141,7 @@ class _Recomputation:
     def _may_pay(self, node: Node, use: _Use) -> bool:
         """Whether copies save a kernel, or more bytes than they read; without sizes: cheap and no more to read."""
         home = self._owner.get(node.name)
-        sizes = {
-            r: tensor_bytes(r, self._graph, self._costs.nodes.hints) for r in (*self._operands(node), *node.outputs)
-        }
+        sizes = {r: self._costs.nodes.size(r) for r in (*self._operands(node), *node.outputs)}
         if self._costs.predict is None or any(s is None for s in sizes.values()):
             return self._cheap(node) and (home is None or self._reads_no_more(node))
         if home is None or self._reads_memory(node):

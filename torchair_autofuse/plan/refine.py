@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torchair_autofuse.ge.catalogue import host_nodes, is_kernel, tensor_bytes
-from torchair_autofuse.ge.graph import Graph, Node, TensorRef
+from torchair_autofuse.ge.catalogue import is_kernel
+from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.lower import RULES
-from torchair_autofuse.lower.uniform import uniform_value
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
 from torchair_autofuse.plan.group import Costs, Group, Predicted
@@ -32,8 +31,6 @@ class Refiner:
 
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self._graph, self._costs = graph, costs
-        self._launch = predicted_ns(costs.nodes.chip, Work(1, 1))
-        self._on_host = host_nodes(graph)
         self._known: dict[object, tuple[tuple[int, ...], ...] | None] = {}
 
     def split(self, group: Group) -> tuple[list[Group], list[Cut]]:
@@ -62,7 +59,7 @@ class Refiner:
 
     def _suspect(self, group: Group, ns: int) -> bool:
         """Whether the time is so far above the least that a split, a launch more, could pay."""
-        return ns > self._least(group.nodes) + self._launch + PROFIT_NS
+        return ns > self._least(group.nodes) + self._costs.nodes.launch_ns + PROFIT_NS
 
     def _least(self, nodes: Sequence[Node]) -> int:
         """Predicted time of the nodes as one kernel that moves its bytes in long blocks and uses all cores."""
@@ -73,19 +70,13 @@ class Refiner:
         made = [r for n in nodes for r in n.outputs]
         written = [r for r in made if any(c.name not in inside for c, _ in self._graph.consumers.get(r, ()))]
         least = Work(
-            sum(self._bytes(r) for r in read if r.node not in self._on_host and not self._uniform(r)),
-            sum(self._bytes(r) for r in written),
+            sum(costs.loaded(r) or 0 for r in read),
+            sum(costs.size(r) or 0 for r in written),
             sum(w.cycles for w in works),
             sum(w.heads for w in works),
             max((w.elements for w in works), default=0),
         )
         return predicted_ns(costs.chip, least)
-
-    def _bytes(self, ref: TensorRef) -> int:
-        return tensor_bytes(ref, self._graph, self._costs.nodes.hints) or 0
-
-    def _uniform(self, ref: TensorRef) -> bool:
-        return uniform_value(self._graph, ref) is not None
 
     def _best(self, group: Group, made: Predicted) -> _Parts | None:
         place = {n.name: i for i, n in enumerate(group.nodes)}
