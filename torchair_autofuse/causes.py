@@ -6,6 +6,7 @@ All is read off what planning made: the group, its parts, its copies. The rules 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from torchair_autofuse.ge.catalogue import is_kernel, is_view, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
@@ -75,7 +76,7 @@ class _Causes:
                 readers.setdefault(self._source(ref), set()).add(i)
         refs = [ref for ref, of in readers.items() if len(of) > 1]
         if not refs:
-            yield Why("beside", self._beside([Group(tuple(nodes)) for nodes in separate], part))
+            yield Why("beside", self._beside([replace(part, nodes=tuple(nodes)) for nodes in separate], part))
             return
         text = f"{len(separate)} parts without a data edge between them read {self._names(refs)} once"
         yield Why("shared", f"{text}: {self._tensors(refs)}")

@@ -88,7 +88,7 @@ class _Joining:
         self._fixed = {name for pair in writes.waits for name in pair}
         self._fixed |= {ref.node for pair in writes.results for ref in pair}
         self._refused: list[tuple[Node, Node, Reason]] = []
-        # pairs of op types, and what they share, that did not pay: why
+        # pairs of op types, their times and what they share, that did not pay: why
         self._hopeless: dict[object, str] = {}
         self._apart: dict[str, str] = {}
 
@@ -161,7 +161,7 @@ class _Joining:
         why_not = self._barrier(other, op)
         if why_not:
             return why_not
-        key = (other.made.op_type, op.made.op_type, _shared(other.made, op.made))
+        key = (other.made.op_type, op.made.op_type, other.ns, op.ns, _shared(other.made, op.made))
         if key in self._hopeless:
             return self._hopeless[key]
         groups = [*other.groups, *op.groups]

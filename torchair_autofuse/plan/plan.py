@@ -1,5 +1,5 @@
 """Planning: which nodes become one fused op. Candidates, merges by the chosen planner, siblings that share an input,
-cuts, values computed again, small kernels side by side; and why nothing else was fused.
+cuts and splits, values computed again, small kernels side by side, the peak of memory; and why nothing else was fused.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def plan(
     fits: Fits,
     costs: Costs,
 ) -> Plan:
-    """Clusters of ``graph``.
+    """The groups of ``graph`` that become fused ops, none of which leads to itself through others.
 
-    ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``costs`` are for example
-    sizes of the symbols, which order merges too.
+    ``fits`` builds and schedules a group and returns why that fails (UB, symbols), or None. ``costs``: predicted times
+    at example sizes of the symbols.
     """
 
     def nodes_fit(nodes: Sequence[Node]) -> Reason | None:
