@@ -79,6 +79,21 @@ def test_what_readers_compute_again_is_not_in_memory_but_what_they_read_for_it_i
     assert set(at_peak(graph, blocks, {})) == {big.split(":")[0], "p", late_source(graph, "p")}
 
 
+def test_a_value_that_is_computed_again_in_one_reader_and_read_by_another_stays() -> None:
+    """n is a copy in one op; what stays of the other one, which leads to the first, reads n from memory."""
+    b = GraphBuilder()
+    n = b.op("Neg", b.data((256,)), name="n")
+    r = b.op("Exp", n, name="r")
+    s = b.op("Add", n, barrier(b, r), name="s")
+    b.output(b.op("Abs", s, name="t"))
+    graph = graph_of(b)
+    group = Group(tuple(graph.by_name[name] for name in "nst"), copies=frozenset("n"))
+    blocks = of_groups(graph, [group], Writes())
+    assert blocks.of["n"].nodes == [graph.by_name["n"]]
+    assert [[n.name for n in b.nodes] for b in sorted(blocks, key=lambda b: b.rank)][:2] == [["n"], ["r"]]
+    assert peak_bytes(graph, blocks, {}) == 2 * 1024  # n is gone once r has run
+
+
 def late_source(graph: Graph, name: str) -> str:
     (reader,) = (c for ref in graph.by_name[name].outputs for c, _ in graph.consumers[ref])
     return reader.name

@@ -218,12 +218,13 @@ def _block_text(block: Block) -> str:
 def of_groups(graph: Graph, groups: Sequence[Group], writes: Writes) -> Contraction[Block]:
     """Each of ``groups`` a block, every other node one of its own.
 
-    The home of what a group computes again for itself alone (its copies) is another group, or nothing. The groups must
-    be convex together; blocks are ranked by the graph positions of their nodes as far as edges allow.
+    The home of what a group computes again for itself alone (its copies) is another group, a block of its own, or
+    nothing where nobody else reads it. The groups must be convex together; blocks are ranked by the graph positions of
+    their nodes as far as edges allow.
     """
     made: Contraction[Block] = Contraction(graph)
-    taken = {n.name for g in groups for n in g.nodes}
-    members = [*groups, *(Group((n,)) for n in graph.nodes if n.name not in taken and n.type not in SOURCES)]
+    alone = unfused(graph, groups)
+    members = [*groups, *(Group((n,)) for n in graph.nodes if n.name in alone and n.type not in SOURCES)]
     members.sort(key=lambda g: min(graph.position[n.name] for n in g.nodes))
     for i, group in enumerate(members):
         block = made._by_id[i] = Block(i, list(group.nodes), i)
@@ -238,3 +239,18 @@ def of_groups(graph: Graph, groups: Sequence[Group], writes: Writes) -> Contract
     made._rank()
     made._add_waits(writes.waits)
     return made
+
+
+def unfused(graph: Graph, groups: Sequence[Group]) -> set[str]:
+    """Names of the nodes that run by themselves, among them copies that are read where they are not computed again."""
+    holders: dict[str, set[int]] = {}
+    for i, group in enumerate(groups):
+        for node in group.nodes:
+            holders.setdefault(node.name, set()).add(i)
+    found = {n.name for n in graph.nodes if n.name not in holders}
+    own = {n.name for g in groups for n in g.nodes if n.name not in g.copies}
+    for name in sorted(holders.keys() - own, key=lambda name: -graph.position[name]):
+        readers = {c.name for ref in graph.by_name[name].outputs for c, _ in graph.consumers.get(ref, ())}
+        if readers & found or any(holders[r] - holders[name] for r in readers):
+            found.add(name)
+    return found

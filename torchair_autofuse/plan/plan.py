@@ -15,7 +15,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.alias import Writes, writes
 from torchair_autofuse.plan.cluster import Clusters
-from torchair_autofuse.plan.contraction import of_groups
+from torchair_autofuse.plan.contraction import of_groups, unfused
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.greedy import merge_greedily
 from torchair_autofuse.plan.group import Costs, Fits, Group, without
@@ -108,9 +108,9 @@ def plan(
 
 
 def _alone(graph: Graph, names: Sequence[str], groups: Sequence[Group]) -> list[Node]:
-    """The candidates that no group holds."""
-    inside = {n.name for g in groups for n in g.nodes}
-    return [graph.by_name[name] for name in names if name not in inside]
+    """The candidates that run by themselves."""
+    found = unfused(graph, groups)
+    return [graph.by_name[name] for name in names if name in found]
 
 
 def _in_order(
