@@ -19,7 +19,7 @@ from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import Block, of_groups
 from torchair_autofuse.plan.cost import PROFIT_NS, NodeCosts
 from torchair_autofuse.plan.group import Costs, Group, Predict, Predicted
-from torchair_autofuse.plan.memory import FLOOR, SHARE, Memory
+from torchair_autofuse.plan.memory import Memory, peak_text
 
 NEAR = 64
 """Nodes between two kernels beyond which they stay apart."""
@@ -179,10 +179,7 @@ class _Joining:
         memory = self._memory = self._memory or Memory(self._graph, self._blocks, self._costs.hints)
         if not memory.allows(other.block, op.block):
             peak = memory.added_peak(other.block, op.block)
-            text = (
-                f"{times}, but live memory would peak at {peak} bytes instead of {memory.peak}, "
-                f"more than {SHARE} % and {FLOOR >> 20} MiB above"
-            )
+            text = f"{times}, but {peak_text(peak, memory.peak)}"
             self._refused.append((other.groups[0].nodes[0], op.groups[0].nodes[0], Reason("AF224", text)))
             return text
         memory.merge(other.block, op.block)

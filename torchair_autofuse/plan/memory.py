@@ -14,7 +14,7 @@ from torchair_autofuse.ge.graph import Graph, Node, TensorRef
 from torchair_autofuse.plan.contraction import Block, Contraction
 
 SHARE = 10
-"""Percent by which merging side by side may raise the peak of live bytes."""
+"""Percent by which a plan, or merging side by side, may raise the peak of live bytes."""
 FLOOR = 2 << 20
 """Bytes by which it may in any case: what PyTorch's caching allocators take for small tensors at a time
 (``kSmallBuffer``)."""
@@ -74,6 +74,13 @@ class Memory:
 def allowed(peak: int) -> int:
     """Bytes up to which the peak may rise."""
     return peak + max(peak * SHARE // 100, FLOOR)
+
+
+def peak_text(peak: int, before: int) -> str:
+    """What is wrong with a peak above what is allowed."""
+    return (
+        f"live memory would peak at {peak} bytes instead of {before}, more than {SHARE} % and {FLOOR >> 20} MiB above"
+    )
 
 
 def at_peak(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import of_groups
 from torchair_autofuse.plan.group import Fits, Group, without
-from torchair_autofuse.plan.memory import FLOOR, SHARE, allowed, at_peak, peak_bytes
+from torchair_autofuse.plan.memory import allowed, at_peak, peak_bytes, peak_text
 from torchair_autofuse.plan.pieces import components, trim, worthwhile
 
 _TRIED = 8  # ops that are tried to go, those with most bytes at the peak
@@ -47,11 +47,7 @@ def keep_peak(
         plan, gone = min(plans, key=lambda p: peak_of(p[0]))
         if peak_of(plan) >= peak:
             plan, gone = _undone(graph, made, wanted, fits), wanted  # no single one is to blame
-        text = (
-            f"live memory would peak at {peak} bytes instead of {before}, more than {SHARE} % and {FLOOR >> 20} MiB "
-            "above"
-        )
-        undone += [(g.nodes[0], Reason("AF224", text)) for g in gone]
+        undone += [(g.nodes[0], Reason("AF224", peak_text(peak, before))) for g in gone]
         made = plan
     return made, undone
 
@@ -61,12 +57,11 @@ def _undone(graph: Graph, groups: Sequence[Group], gone: Sequence[Group], fits: 
     kept: list[Group] = []
     left: list[Group] = []
     for group in groups:
-        if group not in gone:
-            kept.append(group)
-            continue
-        smaller = group.parts or _halves(graph, group)
-        kept += [g for g in smaller if worthwhile(graph, g.nodes)]
-        left += [g for g in smaller or [group] if not (smaller and worthwhile(graph, g.nodes))]
+        smaller = (group.parts or _halves(graph, group)) if group in gone else [group]
+        for part in smaller:
+            (kept if worthwhile(graph, part.nodes) else left).append(part)
+        if not smaller:
+            left.append(group)
     return without(kept, left, fits)
 
 

@@ -11,7 +11,7 @@ from torchair_autofuse.lower import RULES
 from torchair_autofuse.lower.outputs import is_free_view, view_source
 from torchair_autofuse.messages import Reason
 
-Fits = Callable[[Sequence[Node]], "Reason | None"]
+NodesFit = Callable[[Sequence[Node]], "Reason | None"]
 Cut = tuple[Node, "Node | None", Reason]
 """Two nodes that were cut apart, or one that was left out (None), and why."""
 
@@ -19,7 +19,7 @@ _TOO_LARGE = ("AF212", "AF213")  # more than fits at once: no single access is t
 
 
 def pieces(
-    graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef] = frozenset()
+    graph: Graph, nodes: Sequence[Node], fits: NodesFit, links: frozenset[TensorRef] = frozenset()
 ) -> tuple[list[list[Node]], list[Cut]]:
     """The cluster as one piece, or without data movement at its rim where that saves more kernels than the largest
     prefixes (topological order) that fit, or as these.
@@ -74,7 +74,7 @@ def edges_between(parts: Sequence[Sequence[Node]]) -> list[tuple[Node, Node]]:
     return list(found.values()) or ([(firsts[0], firsts[1])] if len(firsts) > 1 else [])
 
 
-def _spoilers(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> list[Node]:
+def _spoilers(graph: Graph, nodes: Sequence[Node], fits: NodesFit, links: frozenset[TensorRef]) -> list[Node]:
     """Data movement at the rim without which the rest fits, as little as that takes; [] if the rest does not fit.
 
     At the rim: the node reads nothing of the cluster, or nothing of the cluster reads it. So the rest is convex.
@@ -114,7 +114,7 @@ def _saved(graph: Graph, parts: Sequence[Sequence[Node]]) -> int:
     return sum(sum(is_kernel(n, graph) for n in part) - 1 for part in parts)
 
 
-def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: Fits, links: frozenset[TensorRef]) -> int:
+def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: NodesFit, links: frozenset[TensorRef]) -> int:
     """Length of a proper prefix all of whose connected parts fit; 0 if not even the first node does."""
     low, high = 0, len(nodes)
     while high - low > 1:

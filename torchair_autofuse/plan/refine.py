@@ -104,7 +104,7 @@ class Refiner:
     def _cuts(self, group: Group) -> Iterator[_Parts]:
         """Each node with all it depends on and the rest, each with all that depends on it and the rest.
 
-        All parts are convex, and what is between them closes no cycle.
+        All parts are convex, and the data edges between them close no cycle.
         """
         nodes = group.nodes
         inside = {n.name: n for n in nodes}

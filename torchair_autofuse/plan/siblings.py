@@ -21,7 +21,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Cluster, Clusters
 from torchair_autofuse.plan.limits import Pair
-from torchair_autofuse.plan.pieces import Fits, trim
+from torchair_autofuse.plan.pieces import NodesFit, trim
 
 NEAR = 32
 """Nodes between two siblings beyond which large results are not made earlier: they would only occupy memory."""
@@ -29,7 +29,7 @@ _OPEN = 4  # clusters that a sibling is tried with, the last ones first: those b
 
 
 def merge_siblings(
-    graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int], fits: Fits
+    graph: Graph, clusters: Clusters, options: Options, hints: Mapping[str, int], fits: NodesFit
 ) -> tuple[dict[int, frozenset[TensorRef]], dict[Pair, Reason]]:
     """Merges siblings, those that share the largest tensor first; ``fits``: why nodes cannot be one fused op, or None.
 
@@ -67,7 +67,7 @@ class _Ahead:
     If it does not, the cluster is cut later, as any other is (plan.pieces).
     """
 
-    def __init__(self, graph: Graph, ref: TensorRef, fits: Fits) -> None:
+    def __init__(self, graph: Graph, ref: TensorRef, fits: NodesFit) -> None:
         self._graph, self._ref, self._fits = graph, ref, fits
         self._fitting: set[str] = set()  # nodes that fit into one op, those of the cluster that grows among them
         self._taken = self._room = 0  # siblings that it took, and that the last full one took
