@@ -19,7 +19,8 @@ FACTS: dict[str, str] = {
     "AF206": r"\S+ \(\w+\) lies on a path between \S+ (?:with \d+ more )?and \S+",
     "AF207": r"scope labels '.*' of \S+ and '.*' of \S+",
     "AF208": r"has a (?:control edge|side effect)",
-    "AF209": rf"{_TENSOR} is written into {_TENSOR}|\(\w+\) has to read or write in between",
+    "AF209": rf"{_TENSOR} is written into {_TENSOR}|\(\w+\) has to read or write in between"
+    r"|\(\w+\) overwrites memory that \w+ reads",
     "AF210": rf"{_SIZES}|{_TENSOR}|a stride of \d+|32-byte|is not possible|loops need|passes over|tiles of columns",
     "AF211": _TENSOR,
     "AF212": _NUMBERS,

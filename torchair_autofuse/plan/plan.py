@@ -128,7 +128,8 @@ def _in_order(
     while late := of_groups(graph, made, overwritten).late - known:
         reader, writer = min(late, key=lambda pair: [graph.position[name] for name in pair])
         ends = [g for g in made if any(n.name in (reader, writer) for n in g.nodes)] or made
-        reason = Reason("AF209", f"{writer} would overwrite what {reader} reads before that has run")
+        text = f"{writer} ({graph.by_name[writer].type}) overwrites memory that {reader} reads, and would run before it"
+        reason = Reason("AF209", text)
         refused += [(g.nodes[0], reason) for g in ends]
         made = without([g for g in made if g not in ends], ends, fits)
     return made, refused
