@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import inductor
 from benchmarks.host_runs import Failure, captured, label
 from benchmarks.section import Section, Settings
-from benchmarks.side_by_side import Small, headings, measure, met, note, small_graphs
+from benchmarks.side_by_side import Small, cut_out, headings, measure, met, note
 from torchair_autofuse.ge.catalogue import MATMUL
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.plan.plan import PLANNERS
@@ -47,7 +47,7 @@ def sections(settings: Settings) -> tuple[list[Section], list[Small]]:
             rows.append(_row(small, _matmuls(made.graph), theirs.get("kernels")))
             notes += [f"{name}: Inductor: {theirs['error']}"] if theirs.get("error") else []
             found += [small] if small.best else []
-            cut += [] if small.best else small_graphs(name, made.graph, {})
+            cut += [] if small.best else cut_out(name, made.graph, {})
     if not rows:
         return [], []
     notes += [note(found, p, few=False) for p in PLANNERS] if found else []

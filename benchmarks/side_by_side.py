@@ -65,6 +65,11 @@ def small_graphs(name: str, graph: Graph, hints: Mapping[str, int], limit: int =
         whole = measure(name, graph, hints)
         if whole is not None and whole.best:
             return [whole]
+    return cut_out(name, graph, hints, limit)
+
+
+def cut_out(name: str, graph: Graph, hints: Mapping[str, int], limit: int = WINDOWS) -> list[Small]:
+    """The windows of ``small_graphs``."""
     cut = windows(graph, SIZE, candidates(graph, Context(), ALL_PASSES))
     step = max(len(cut) // limit, 1)
     found = (measure(f"{name} {k}", part, hints) for k, part in enumerate(cut[::step][:limit]))
