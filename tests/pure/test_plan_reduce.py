@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from ge_build import GraphBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_build import ALL, barrier, edges_of_groups, graph_of, groups, has_cycle, numbers, plan_of, run_nodes
+from plan_build import ALL, barrier, edges_of_groups, graph_of, groups, has_cycle, numbers, plan_of, priced, run_nodes
 
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import lower_group
 from torchair_autofuse.loop.interpret import interpret
 from torchair_autofuse.lower.finish import Lowered
+from torchair_autofuse.schedule import ub
 
 Shape = tuple[int, ...]
 
@@ -84,3 +88,25 @@ def test_random_graphs_with_reductions(graph: Graph, size: int | None, threshold
             # sums over merged axes may be taken in another order
             scale = np.abs(expected).max(initial=1.0)
             np.testing.assert_allclose(results[p.name], expected, rtol=1e-5, atol=1e-5 * scale, err_msg=str(ref))
+
+
+def test_a_long_chain_of_reductions_is_cut_without_placing_what_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In passes over tiles each reduction computes all before it again: thousands of buffers for 56 places."""
+    b = GraphBuilder()
+    x = b.data((16, 8192))
+    means = []
+    for _ in range(60):
+        means.append(b.op("ReduceMean", x, b.const([1]), keep_dims=True))
+        x = b.op("Exp", b.op("Sub", x, means[-1]))
+    b.output(x, *means)
+    looks = 0
+    apart = ub._apart
+
+    def counted(*args: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        return apart(*args)
+
+    monkeypatch.setattr(ub, "_apart", counted)
+    made, _ = priced(graph_of(b))
+    assert sum(len(g.nodes) for g in made.groups) > 100 and looks < 1_000_000

@@ -61,7 +61,10 @@ class _Lane:
 
 
 def plan(program: Program, max_live: int) -> UbPlan:
-    """Places all buffers. ``max_live``: tensors that may be allocated at once per queue position (chip limit)."""
+    """Places all buffers. ``max_live``: tensors that may be allocated at once per queue position (chip limit).
+
+    Beyond MAX_SLOTS places none is shared any more: there is no kernel then, however many they are.
+    """
     bufs = program.bufs
     spans = _spans(program)
     lanes: list[_Lane] = []
@@ -172,6 +175,9 @@ def _choose(
     lanes: list[_Lane],
     place: dict[int, int],
 ) -> _Lane:
+    if len(lanes) > MAX_SLOTS:
+        lanes.append(_Lane(Slot(len(lanes), buf.layout, buf.itemsize)))
+        return lanes[-1]
     start = sum(len(s.instrs) for s in program.segments[: buf.segment])
     stays = span[1] >= start + len(program.segments[buf.segment].instrs)  # read by later segments
 
@@ -214,7 +220,7 @@ MAX_SLOTS = 56
 def slots_reason(ub: UbPlan, most: int = MAX_SLOTS) -> Reason | None:
     """Why there are too many places (AF212)."""
     places = len(ub.slots) + len(ub.tables)
-    return None if places <= most else Reason("AF212", f"{places} places in UB; a kernel has at most {most}")
+    return None if places <= most else Reason("AF212", f"more than {most} places in UB, which a kernel has at most")
 
 
 def tile_reason(program: Program, ub: UbPlan, limit: int) -> Reason:
