@@ -7,6 +7,7 @@ nor is what all its readers compute again: what they read for that lives until t
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 
 from torchair_autofuse.ge.catalogue import host_nodes, is_view, tensor_bytes
@@ -83,16 +84,33 @@ def peak_text(peak: int, before: int) -> str:
     )
 
 
-def at_peak(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> dict[str, int]:
-    """By the name of its node, the bytes of each result that lives at the (first) step with most live bytes."""
+def at_peaks(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int], limit: int) -> list[dict[str, int]]:
+    """What lives at each peak above ``limit`` bytes, the highest peak (of equal ones the first) first.
+
+    By the name of its node, the bytes of each result. A peak: the (first) step with most bytes of a row of steps that
+    are all above.
+    """
     live, step = _profile(graph, blocks, hints)
-    top = live.index(max(live))
-    found: dict[str, int] = {}
+    tops: list[int] = []
+    for i, size in enumerate(live):
+        if size > limit:
+            if i and tops and live[i - 1] > limit:
+                tops[-1] = max(tops[-1], i, key=live.__getitem__)
+            else:
+                tops.append(i)
+    found: dict[int, dict[str, int]] = {top: {} for top in tops}
     for block in blocks:
         for ref, size, readers in _results(graph, blocks, block, hints):
-            if step[block.id] <= top <= max(step[b.id] for b in readers):
-                found[ref.node] = found.get(ref.node, 0) + size
-    return found
+            last = max(step[b.id] for b in readers)
+            for top in tops[bisect_left(tops, step[block.id]) : bisect_right(tops, last)]:
+                found[top][ref.node] = found[top].get(ref.node, 0) + size
+    return [found[top] for top in sorted(tops, key=lambda i: (-live[i], i))]
+
+
+def above(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int], limit: int) -> tuple[int, int]:
+    """The peak, and how far all steps together are above ``limit`` bytes."""
+    live = _profile(graph, blocks, hints)[0]
+    return max(live, default=0), sum(max(size - limit, 0) for size in live)
 
 
 def peak_bytes(graph: Graph, blocks: Contraction[Block], hints: Mapping[str, int]) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from torchair_autofuse.ge.graph import Graph, Node
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.alias import Writes
-from torchair_autofuse.plan.contraction import of_groups
+from torchair_autofuse.plan.contraction import Block, Contraction, of_groups
 from torchair_autofuse.plan.group import Fits, Group, without
-from torchair_autofuse.plan.memory import allowed, at_peak, peak_bytes, peak_text
+from torchair_autofuse.plan.memory import above, allowed, at_peaks, peak_bytes, peak_text
 from torchair_autofuse.plan.pieces import components, trim, worthwhile
 
 _TRIED = 8  # ops that are tried to go, those with most bytes at the peak
@@ -27,29 +27,52 @@ def keep_peak(
     Also returns the AF224 refusals: the first node of each op that was made smaller. Sizes that are unknown count as 0.
     """
 
-    def peak_of(plan: Sequence[Group]) -> int:
-        return peak_bytes(graph, of_groups(graph, plan, writes), hints)
+    def blocks_of(plan: Sequence[Group]) -> Contraction[Block]:
+        return of_groups(graph, plan, writes)
 
     made = list(groups)
     undone: list[tuple[Node, Reason]] = []
-    before = peak_of([])
+    before = peak_bytes(graph, blocks_of([]), hints)
     limit = allowed(before)
-    while (peak := peak_of(made)) > limit:
-        blocks = of_groups(graph, made, writes)
-        there = at_peak(graph, blocks, hints)
-        wanted = sorted(
-            (g for g in made if any(n.name in there for n in g.nodes)),
-            key=lambda g: (-sum(there.get(n.name, 0) for n in g.nodes), graph.position[g.nodes[0].name]),
-        )
+    blocks = blocks_of(made)
+    while (now := above(graph, blocks, hints, limit))[0] > limit:
+        peaks = [_there(graph, made, there) for there in at_peaks(graph, blocks, hints, limit)]
+        wanted = peaks[0]
         if not wanted:
             break  # what is live there is not made by a fused op
         plans = [(_undone(graph, made, [g], fits), [g]) for g in wanted[:_TRIED]]
-        plan, gone = min(plans, key=lambda p: peak_of(p[0]))
-        if peak_of(plan) >= peak:
+        (plan, gone), least = min(
+            ((p, above(graph, blocks_of(p[0]), hints, limit)) for p in plans), key=lambda found: found[1]
+        )
+        if least >= now:
             plan, gone = _undone(graph, made, wanted, fits), wanted  # no single one is to blame
-        undone += [(g.nodes[0], Reason("AF224", peak_text(peak, before))) for g in gone]
-        made = plan
+        elif alike := _alike(gone[0], peaks[1:]):
+            gone += alike
+            plan = _undone(graph, made, gone, fits)
+        undone += [(g.nodes[0], Reason("AF224", peak_text(now[0], before))) for g in gone]
+        made, blocks = plan, blocks_of(plan)
     return made, undone
+
+
+def _there(graph: Graph, groups: Sequence[Group], there: Mapping[str, int]) -> list[Group]:
+    """The groups that made what lives at a peak, those with most bytes first."""
+    return sorted(
+        (g for g in groups if any(n.name in there for n in g.nodes)),
+        key=lambda g: (-sum(there.get(n.name, 0) for n in g.nodes), graph.position[g.nodes[0].name]),
+    )
+
+
+def _alike(group: Group, peaks: Sequence[Sequence[Group]]) -> list[Group]:
+    """One group of equal node types at each other peak, as in the layers of a model: they are all undone at once."""
+    types = [n.type for n in group.nodes]
+    found: dict[int, Group] = {}
+    for there in peaks:
+        if group in there or any(id(g) in found for g in there):
+            continue
+        other = next((g for g in there if [n.type for n in g.nodes] == types), None)
+        if other is not None:
+            found[id(other)] = other
+    return list(found.values())
 
 
 def _undone(graph: Graph, groups: Sequence[Group], gone: Sequence[Group], fits: Fits) -> list[Group]:
