@@ -145,6 +145,8 @@ CASES = [
     one("Reshape", (D((2, S, 4)), C([0, -1])), F32, (2, expr.mul(4, S))),
     one("Reshape", (D((S, 6)), C([-1, 3])), F32, (expr.mul(2, S), 3)),
     one("Reshape", (X, C([-1, 5])), F32, None),
+    one("Reshape", (D((S, 0, 4)), C([0, 4, 2])), F32, (0, 4, 2)),
+    one("Reshape", (D((2, 0, 4)), C([0, 0, 8])), F32, (2, 0, 8)),
     one("Reshape", (X, C([12])), F32, None, axis=1, num_axes=2),
     one("Reshape", (X, C([-1, -1])), F32, None),
     one("Reshape", (C([1, 2, 3, 4]), C([2, 2])), I64, (2, 2), (1, 2, 3, 4)),

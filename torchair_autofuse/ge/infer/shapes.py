@@ -118,7 +118,7 @@ def reshape(old: Shape, target: Sequence[Expr]) -> Shape:
             rest = k
             dims.append(1)
         elif isinstance(d, int) and d == 0:
-            # a zero beyond the input's rank, or for an empty input, is a dim of size zero
+            # beyond the input's rank it is a dim of size zero
             dims.append(old[k] if k < len(old) else 0)
         else:
             dims.append(d)
@@ -127,6 +127,8 @@ def reshape(old: Shape, target: Sequence[Expr]) -> Shape:
         if known == 0:
             raise Unknown("a dim of -1 beside a dim of 0")
         dims[rest] = _exact(total, known)
+    if expr.product(old) == 0 and expr.product(dims) != 0:  # of an empty input: the zeros are sizes
+        return tuple(target)
     return tuple(dims)
 
 
