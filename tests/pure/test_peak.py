@@ -7,11 +7,13 @@ from ge_build import GraphBuilder
 from plan_build import barrier, graph_of, priced
 
 from torchair_autofuse.ge.graph import Graph
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan import memory
 from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import of_groups
 from torchair_autofuse.plan.group import Group
 from torchair_autofuse.plan.memory import FLOOR, SHARE, at_peaks, peak_bytes
+from torchair_autofuse.plan.peak import keep_peak
 from torchair_autofuse.plan.plan import Plan
 
 
@@ -125,3 +127,14 @@ def test_equal_layers_lose_the_op_that_is_to_blame_alone(count: int) -> None:
     assert len(found) % count == 0 and len({len(g) for g in found}) <= 2
     before, after = peaks(graph, made)
     assert after <= before + max(before * SHARE // 100, FLOOR)
+
+
+def test_halves_that_are_no_ops_are_not_made() -> None:
+    graph = fan(8, 1024)
+    whole = Group(tuple(n for n in graph.nodes if n.type in ("Abs", "Muls")))
+
+    def fits(group: Group) -> Reason | None:
+        return None if group == whole else Reason("AF210", "not by itself")
+
+    made, undone = keep_peak(graph, [whole], Writes(), {}, fits)
+    assert made == [] and [(node.name, reason.code) for node, reason in undone] == [("a", "AF224")]

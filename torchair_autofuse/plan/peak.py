@@ -82,7 +82,8 @@ def _undone(graph: Graph, groups: Sequence[Group], gone: Sequence[Group], fits: 
     for group in groups:
         smaller = (group.parts or _halves(graph, group)) if group in gone else [group]
         for part in smaller:
-            (kept if worthwhile(graph, part.nodes) else left).append(part)
+            made = worthwhile(graph, part.nodes) and (part is group or fits(part) is None)
+            (kept if made else left).append(part)
         if not smaller:
             left.append(group)
     return without(kept, left, fits)
