@@ -62,7 +62,7 @@ class OpMaker:
             if key not in self._times:
                 self._times[key] = schedule_ns(scheduled, sizes, self.target)
             ns = self._times[key]
-        return Predicted(lowered.op_type, params, ns)
+        return Predicted(lowered.op_type, params, ns, len(lowered.kernel.nests))
 
     def make(self, group: Group, elsewhere: frozenset[str] = frozenset()) -> GeneratedOp | Reason:
         """The fused op of a group, or why there is none. ``elsewhere``: nodes of other fused ops (lower.outputs)."""

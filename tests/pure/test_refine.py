@@ -11,9 +11,11 @@ from plan_build import check_plan, edges_of_groups, graph_of, has_cycle, node_co
 
 from torchair_autofuse.ge.graph import Graph
 from torchair_autofuse.generated import OpMaker
+from torchair_autofuse.messages import Reason
 from torchair_autofuse.opdef.build import GeneratedOp
-from torchair_autofuse.plan.group import Group
+from torchair_autofuse.plan.group import Costs, Group, Predicted
 from torchair_autofuse.plan.plan import Plan
+from torchair_autofuse.plan.refine import MOST_WORK, NEST, Refiner
 
 
 def names(made: Plan) -> list[list[str]]:
@@ -113,3 +115,33 @@ def test_split_plans_compute_the_same(data: st.DataObject) -> None:
     assert not has_cycle(edges_of_groups(graph, planned))
     assert all(isinstance(maker.make(g), GeneratedOp) for g in planned.groups)
     check_plan(graph, planned, run_nodes(graph, [numbers((rows, cols))]))
+
+    check_plan(graph, planned, run_nodes(graph, [numbers((rows, cols))]), ulps=8)
+
+
+def test_an_op_of_many_loop_nests_is_cut_at_few_nodes() -> None:
+    """Halves that change places again and again: each doubles the loop nests, and what one schedule takes."""
+    b = GraphBuilder()
+    x = b.data((7, 33))
+    for _ in range(4):
+        ends = (((0, 0), (7, 16)), ((0, 16), (7, 33)))
+        halves = [b.op("StridedSlice", x, b.const(lo), b.const(hi), b.const([1, 1])) for lo, hi in ends]
+        x = b.op("Tanh", b.op("ConcatV2", b.op("Neg", halves[1]), halves[0], b.const(1), N=2))
+    b.output(x)
+    graph = graph_of(b)
+    whole = Group(tuple(n for n in graph.nodes if n.type in ("StridedSlice", "Tanh", "ConcatV2", "Neg")))
+    maker = priced(graph)[1]
+    asked: list[Group] = []
+
+    def predict(group: Group) -> Predicted | Reason:
+        asked.append(group)
+        return maker.predict(group, {})
+
+    refiner = Refiner(graph, Costs(node_costs(graph).nodes, predict))
+    made = maker.predict(whole, {})
+    assert isinstance(made, Predicted) and made.nests >= 16
+    nodes_cut = MOST_WORK // (len(whole.nodes) + NEST * (made.nests - 1))
+    assert nodes_cut < len(whole.nodes) // 2
+    refiner.split(whole)
+    large = [g for g in asked if len(g.nodes) > len(whole.nodes) // 2]
+    assert len(large) <= 1 + 4 * nodes_cut

@@ -54,11 +54,13 @@ def without(kept: Sequence[Group], left: Iterable[Group], fits: Fits) -> list[Gr
 
 @dataclass(frozen=True)
 class Predicted:
-    """A group as one kernel: its op type, tensors that it reads and writes, and its time (None: sizes are unknown)."""
+    """A group as one kernel: its op type, tensors that it reads and writes, its time (None: sizes are unknown), and
+    how many loop nests it has."""
 
     op_type: str
     params: tuple[object, ...]
     ns: int | None
+    nests: int = 1
 
 
 Predict = Callable[[Group], "Predicted | Reason"]

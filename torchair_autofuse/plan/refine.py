@@ -21,7 +21,10 @@ from torchair_autofuse.plan.pieces import Cut, components, edges_between, trim, 
 PROFIT_SHARE = 20
 """A split saves at least this part (1/20) of the time, and PROFIT_NS."""
 MOST_WORK = 1024
-"""Nodes of an op times the cuts that are tried; in a large op it is cut at nodes that move data or reduce."""
+"""Nodes of an op, and NEST for each further loop nest, times the nodes where it is cut; in a large op these are nodes
+that move data or reduce, evenly spread."""
+NEST = 8
+"""Nodes that take about as long to schedule as one loop nest."""
 
 _Parts = tuple[tuple[Node, ...], ...]
 
@@ -91,7 +94,7 @@ class Refiner:
     def _find(self, group: Group, made: Predicted) -> _Parts | None:
         assert made.ns is not None
         limit = made.ns - max(PROFIT_NS, made.ns // PROFIT_SHARE)
-        for ways in (self._cuts(group), iter([self._parts(*([n] for n in group.nodes))])):
+        for ways in (self._cuts(group, made.nests), iter([self._parts(*([n] for n in group.nodes))])):
             best, least_ns = None, limit + 1
             for parts in dict.fromkeys(ways):
                 ns = self._ns(parts, least_ns)
@@ -101,7 +104,7 @@ class Refiner:
                 return best
         return None
 
-    def _cuts(self, group: Group) -> Iterator[_Parts]:
+    def _cuts(self, group: Group, nests: int) -> Iterator[_Parts]:
         """Each node with all it depends on and the rest, each with all that depends on it and the rest.
 
         All parts are convex, and the data edges between them close no cycle.
@@ -113,9 +116,10 @@ class Refiner:
             sources = [r.node for r in n.inputs if r is not None and r.node in inside]
             above[n.name] = {n.name}.union(*(above[s] for s in sources))
         at = [n for n in nodes if is_kernel(n, self._graph)]
-        most = max(MOST_WORK // len(nodes), 1)
+        most = max(MOST_WORK // (len(nodes) + NEST * (nests - 1)), 1)
         if len(at) > most:
-            at = [n for n in at if RULES[n.type].movement is not None or RULES[n.type].kind == "reduce"][:most]
+            at = [n for n in at if RULES[n.type].movement is not None or RULES[n.type].kind == "reduce"]
+            at = [at[i * len(at) // most] for i in range(most)] if len(at) > most else at
         for node in at:
             below = {n.name for n in nodes if node.name in above[n.name]}
             for taken in (above[node.name], below):
