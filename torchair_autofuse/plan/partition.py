@@ -186,7 +186,8 @@ class _Queue:
         times = self._parts[i].ns, self._parts[j].ns
         if benefit < (PROFIT_NS if all(times) else 0):  # a reshape costs nothing either way
             before = sum(times)
-            return Reason("AF216", f"one op would take {before - benefit} ns, the two take {before} ns (predicted)")
+            text = f"one op would take {before - benefit} ns, the two take {before} ns (predicted)"
+            return Reason("AF216", f"{text}, {PROFIT_NS} ns less is asked for")
         reason = too_big(a, b, self._options) or self._clusters.merge(a, b)
         if reason is not None:
             return reason
