@@ -74,7 +74,8 @@ class _Causes:
         for i, nodes in enumerate(separate):
             for ref in (r for n in nodes for r in n.inputs if r is not None and r.node not in names):
                 readers.setdefault(self._source(ref), set()).add(i)
-        refs = [ref for ref, of in readers.items() if len(of) > 1]
+        loaded = {self._source(ref) for ref in self._made.lowered.inputs}  # others are known, such as bounds of a slice
+        refs = [ref for ref, of in readers.items() if len(of) > 1 and ref in loaded]
         if not refs:
             yield Why("beside", self._beside([replace(part, nodes=tuple(nodes)) for nodes in separate], part))
             return

@@ -107,6 +107,14 @@ def test_a_shared_tensor() -> None:
     }
 
 
+def test_the_bounds_of_slices_are_no_shared_tensors() -> None:
+    b = GraphBuilder()
+    x, steps = b.data((64, 32), name="x"), b.const([1, 1])
+    halves = [b.op("StridedSlice", x, b.const([0, k]), b.const([64, k + 16]), steps) for k in (0, 16)]
+    b.output(b.op("Abs", halves[0]), b.op("Exp", halves[1]))
+    assert texts(only(b)).get("shared", "").endswith("read x:0 once: 1 tensor of 8192 bytes")
+
+
 def test_side_by_side() -> None:
     b = GraphBuilder()
     b.output(b.op("Abs", b.data((64,)), name="Abs"), b.op("Exp", b.data((5, 7)), name="Exp"))

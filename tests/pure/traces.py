@@ -33,7 +33,7 @@ FACTS: dict[str, str] = {
     ),
     "AF217": r"no input has a dim that gives \w+",
     "AF218": r"\S+: \S+|by a tensor of one constant",
-    "AF220": r"\d+ readers, (?:--recomputation_threshold is \d+|and its size)|take \d+ ns instead of \d+ \(pred",
+    "AF220": r"\d+ readers?, (?:--recomputation_threshold is \d+|and its size)|take \d+ ns instead of \d+ \(pred",
     "AF221": r"max_fusions = \d+",
     "AF223": rf"out\d+{_SIZES}.*",
     "AF224": (

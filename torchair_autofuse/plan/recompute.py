@@ -106,7 +106,7 @@ class _Recomputation:
         if not self._may_pay(node, use):
             return None
         if limit is not None and len(use.readers) > limit and not free:
-            return Reason("AF220", f"{node.name} has {len(use.readers)} readers, --recomputation_threshold is {limit}")
+            return Reason("AF220", f"{_readers(node, use)}, --recomputation_threshold is {limit}")
         home = self._owner.get(node.name)
         grown = {}
         for i in use.groups:
@@ -133,7 +133,7 @@ class _Recomputation:
                     f"instead of {before + one} (predicted)",
                 )
         elif limit is None and len(use.readers) > 1 and not free:
-            return Reason("AF220", f"{node.name} has {len(use.readers)} readers, and its size is unknown")
+            return Reason("AF220", f"{_readers(node, use)}, and its size is unknown")
         for i, group in grown.items():
             self.made[i] = group
         return None
@@ -199,6 +199,10 @@ class _Recomputation:
             return True
         values, _ = emit_alone(self._graph, node)
         return not any(isinstance(v, Reduce) or (isinstance(v, Pointwise) and v.op in HEAVY) for v in values)
+
+
+def _readers(node: Node, use: _Use) -> str:
+    return f"{node.name} has {len(use.readers)} reader{'' if len(use.readers) == 1 else 's'}"
 
 
 def _with(graph: Graph, group: Group, copies: Sequence[Node]) -> Group:
