@@ -59,6 +59,7 @@ def make_report(
         soc=target.soc,
         warnings=options.warnings,
         run_unfused=options.run_unfused,
+        options=options.planning(),
     )
 
 

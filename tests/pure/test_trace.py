@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from ge_build import GraphBuilder
-from plan_build import barrier, fused, graph_of, plan_of
+from plan_build import ALL, barrier, fused, graph_of, plan_of
 from test_schedule import scheduled
 from traces import FACTS, missing, refusal_says_why, untraceable
 
 from torchair_autofuse.messages import CODES, RULES
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.predict import schedule_ns, schedule_pipes
-from torchair_autofuse.report import FusedOp, Refusal
+from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.soc.chip import Chip, chip
 
 PAGES = Path(__file__).parents[2] / "docs" / "codes"
@@ -195,3 +195,18 @@ def test_the_first_unknown_is_named() -> None:
     found = {r.node: r.reason for r in plan_of(graph_of(b)).refusals if r.code == "AF203"}
     assert set(found) == {"near", "far"}
     assert all(text.endswith("is unknown: lost: no inference rule for this op type") for text in found.values())
+
+
+def test_the_report_names_the_options_that_shape_plans() -> None:
+    b = GraphBuilder()
+    b.output(b.op("Exp", b.op("Abs", b.data((64, 32)))))
+    plain = fused(b).report
+    changed = {"planner": "partition", "max_fusions": 3, "skip_types": frozenset({"Tanh", "Erf"}), "strict": False}
+    report = fused(b, **changed).report
+    assert plain.options == "" and "Options:" not in str(plain)
+    assert report.options == "planner = partition, max_fusions = 3, skip_types = Erf Tanh"
+    assert f"Options: {report.options}" in str(report)
+    costs = (("", "launch_us", (3.0,)),)
+    assert ALL.replace(costs=costs, cost_file="/c/mine.toml").planning() == "cost_file = /c/mine.toml"
+    assert ALL.replace(costs=costs).planning() == "cost_file = (numbers given)"
+    assert FusionReport.from_dict(report.to_dict()) == report

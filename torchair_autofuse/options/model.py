@@ -179,6 +179,22 @@ class Options:
                 state[field.name] = sorted(value) if isinstance(value, frozenset) else value
         return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
 
+    def planning(self) -> str:
+        """What shapes plans beside switch, passes and chip and is not at its default: ``planner = partition, ...``."""
+        apart = _NO_DIGEST | {"enabled", "passes", "soc", "run_unfused"}
+        shown = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in apart or value == field.default:
+                continue
+            name = "cost_file" if field.name == "costs" else field.name
+            if name == "cost_file":
+                value = self.cost_file or "(numbers given)"
+            elif isinstance(value, frozenset):
+                value = " ".join(sorted(value))
+            shown.append(f"{name} = {value}")
+        return ", ".join(shown)
+
     def to_environ(self) -> dict[str, str]:
         """The variables that ``read_options`` reads back as these options, for a child process.
 

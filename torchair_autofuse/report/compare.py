@@ -13,7 +13,7 @@ TOTALS = (
     "kernels_before", "kernels_after", "gm_bytes_before", "gm_bytes_after", "gm_bytes_floor", "predicted_us_before",
     "predicted_us_after",
 )  # fmt: skip
-_STATE = ("soc", "run_unfused", "rolled_back", "warnings")
+_STATE = ("soc", "options", "run_unfused", "rolled_back", "warnings")
 _OP_FIELDS = (
     "op_type", "template", "ub_bytes", "gm_bytes", "gm_bytes_floor", "predicted_us", "predicted_us_alone",
     "inputs", "outputs", "patterns",

@@ -102,6 +102,7 @@ class FusionReport:
     kernels after fusion; ``predicted_us_*`` microseconds by the cost model. ``seconds``: of each stage, in order.
     ``rolled_back``: why the rewrite was dropped; the graph then runs as it was. ``run_unfused``: it was only planned.
     ``route``: how the fused ops reach the kernels ("host", "package", "jit"), "" when nothing asked for them.
+    ``options``: those that shape plans and are not at their defaults, "" for none.
     ``details``: graphs, sources and UB plans for ``to_html``; they stay in the process that fused: neither ``to_dict``
     nor a pickle has them, and they do not count when reports are compared.
     """
@@ -122,10 +123,11 @@ class FusionReport:
     warnings: tuple[Reason, ...] = ()
     run_unfused: bool = False
     route: str = ""
+    options: str = ""
     details: Details | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _texts(self, "graph_name", "soc", "route")
+        _texts(self, "graph_name", "soc", "route", "options")
         for name, kind in (("fused", FusedOp), ("refused", Refusal), ("warnings", Reason)):
             object.__setattr__(self, name, _tuple(self, name, kind))
         object.__setattr__(self, "seconds", _times(self, "seconds"))

@@ -97,6 +97,8 @@ def _head(report: FusionReport) -> Iterable[str]:
     if report.predicted_us_before is not None or report.predicted_us_after is not None:
         before, after = human_us(report.predicted_us_before), human_us(report.predicted_us_after)
         yield f"Time {before} -> {after}{_change(report.predicted_us_before, report.predicted_us_after)}, {PREDICTED}"
+    if report.options:
+        yield f"Options: {report.options}"
     if report.route in ("package", "jit"):
         yield f"Fused ops come from {_ROUTES[report.route]}"
     if report.run_unfused:

@@ -9,6 +9,7 @@ function summary(g, data) {
   const arrow = (a, b) => `${whole(a)}\u00a0\u2192 ${whole(b)}`;
   const notes = [];
   if (g.run_unfused) notes.push(el("p", { class: "note" }, "Planned only: the graph runs as it was."));
+  if (g.options) notes.push(el("p", { class: "note" }, `Options: ${g.options}`));
   if (g.rolled_back) notes.push(el("p", { class: "warning" }, `Rolled back, the graph runs as it was: ${g.rolled_back.code}: ${g.rolled_back.text}`));
   for (const w of g.warnings) notes.push(el("p", { class: "warning" }, codeLink(w.code, data), ` ${w.text}`));
   const seconds = Object.entries(g.seconds).map(([stage, s]) => `${stage} ${s.toFixed(3)}`).join(", ");
