@@ -5,6 +5,9 @@ A dim of a tensor is the row-major mixed-radix number of its *digits*, each an a
 * a *split* makes a product of it, outer times inner (a reshape);
 * a *cut* makes a sum of it: consecutive parts, each with digits of its own (a slice, a concat). A tensor that varies
   over a cut atom is computed part by part; two parts may share their digits, and a part may be a dim of another tensor.
+
+An atom may be the *mirror* of another: its index counts from the last one of the other's on (a flip). Neither of the
+two is split or cut any more.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class _Atom:
     size: Expr
     forward: Digits | None = None  # replaced by these atoms
     cut: tuple[Digits, ...] | None = None  # the parts it consists of, in order
+    mirror: int | None = None  # what it is the mirror of
 
 
 def _never(x: int, y: int) -> bool:
@@ -75,6 +79,13 @@ class Atoms:
     def any_cut(self) -> bool:
         return any(a.cut is not None for a in self._atoms)
 
+    @property
+    def any_mirror(self) -> bool:
+        return any(a.mirror is not None for a in self._atoms)
+
+    def is_mirror(self, atom: int) -> bool:
+        return self._atoms[atom].mirror is not None
+
     def alternatives(self, atom: int) -> list[Digits]:
         """The parts of a cut atom with those that are cut atoms themselves replaced by theirs; none for a whole one."""
         found: list[Digits] = []
@@ -87,13 +98,13 @@ class Atoms:
         found: set[int] = set()
         for a in self.resolve(digits):
             found.add(a)
-            for part in self.parts(a) or ():
+            for part in (*(self.parts(a) or ()), *self._mirrored(a)):
                 found |= self.closure(part)
         return found
 
     def leaves(self, digits: Sequence[int]) -> set[int]:
         """The atoms of :meth:`closure` that are whole: those that loops run over."""
-        return {a for a in self.closure(digits) if self._atoms[a].cut is None}
+        return {a for a in self.closure(digits) if self._atoms[a].cut is None and self._atoms[a].mirror is None}
 
     def together(self, digits: Sequence[int], x: int, y: int) -> bool:
         """Whether one element of a tensor with these digits has an index along both atoms: they are no alternatives."""
@@ -127,10 +138,20 @@ class Atoms:
             total *= 1 if parts is None else sum(self.count(p) for p in parts)
         return total
 
+    def _mirrored(self, atom: int) -> tuple[Digits, ...]:
+        """What the atom is the mirror of, as digits; none for another one."""
+        base = self._atoms[atom].mirror
+        return () if base is None else ((base,),)
+
+    def _is_fixed(self, atom: int) -> bool:
+        """Whether the atom is a mirror or has one, so that it cannot be refined."""
+        bases = (self.resolve(d) for a in self._atoms if a.mirror is not None for d in ((a.mirror,),))
+        return self._atoms[atom].mirror is not None or any(base == (atom,) for base in bases)
+
     # ---- making -------------------------------------------------------------------------------------------------
 
-    def new(self, size: Expr, cut: tuple[Digits, ...] | None = None) -> int:
-        self._atoms.append(_Atom(size, cut=cut))
+    def new(self, size: Expr, cut: tuple[Digits, ...] | None = None, mirror: int | None = None) -> int:
+        self._atoms.append(_Atom(size, cut=cut, mirror=mirror))
         self.undo.append(self._atoms.pop)
         return len(self._atoms) - 1
 
@@ -164,10 +185,30 @@ class Atoms:
 
         self.undo.append(back)
 
+    # ---- mirrors ------------------------------------------------------------------------------------------------
+
+    def flip(self, digits: Sequence[int]) -> Digits | None:
+        """Digits of the same dim counted from its end; loops run over these, and the given ones become their mirrors.
+
+        None where one is cut.
+        """
+        found: list[int] = []
+        for atom in self.resolve(digits):
+            if self._atoms[atom].cut is not None:
+                return None
+            base = self._atoms[atom].mirror
+            if base is None:
+                base = self.new(self.size(atom))
+                self.forward(atom, (self.new(self.size(atom), mirror=base),))
+            found.append(base)
+        return self.resolve(found)
+
     # ---- products -----------------------------------------------------------------------------------------------
 
     def split(self, atom: int, outer: Expr, inner: Expr) -> tuple[int, int] | None:
         """Makes (outer, inner) of an atom; every part of a cut one has to be a multiple of ``inner``."""
+        if self._is_fixed(atom):
+            return None
         parts = self.parts(atom)
         if parts is None:
             pair = (self.new(outer), self.new(inner))
@@ -243,6 +284,8 @@ class Atoms:
         if not (nonnegative(start) and nonnegative(size) and _at_most(end, total)):
             return None
         parts = self.parts(atom)
+        if self._is_fixed(atom):
+            return None
         if parts is None:
             after = 0 if expr.equal(end, total) else expr.add(total, expr.mul(-1, end))
             sizes = (start, size, after)
@@ -291,7 +334,8 @@ class Atoms:
                     x, y = left[0], right[0]
                     if not expr.equal(self.size(x), self.size(y)) or self._nested(x, y):
                         return False
-                    self.forward(x, (y,))
+                    if not self._merge(x, y):
+                        return False
                     left, right = list(self.resolve(left)), list(self.resolve(right))
             elif (q := expr.quotient(sx, sy)) is not None:
                 pair = self.split(x, sy, q)
@@ -307,12 +351,24 @@ class Atoms:
                 return False
         return not left and not right
 
+    def _merge(self, x: int, y: int) -> bool:
+        """Makes one of two atoms of equal size, a mirror if either is one."""
+        first, second = self._mirrored(x), self._mirrored(y)
+        if first and second and not self.unify(first[0], second[0]):
+            return False
+        if first and not second:
+            x, y = y, x
+        self.forward(x, (y,))
+        return True
+
     def _nested(self, x: int, y: int) -> bool:
         return x in self.closure((y,)) or y in self.closure((x,))
 
     def _align(self, x: int, y: int) -> bool:
         """Gives two atoms of equal size the same parts."""
         left, right = self.parts(x), self.parts(y)
+        if (left is None) != (right is None) and (self._is_fixed(x) or self._is_fixed(y)):
+            return False
         if left is None or right is None:
             # the whole one gets the other's parts, each of which some tensor may vary over beside it
             whole, cut = (x, y) if left is None else (y, x)
@@ -361,6 +417,9 @@ class Atoms:
 
     def _strands(self, atom: int) -> list[Strand]:
         parts = self.parts(atom)
+        for base in self._mirrored(atom):
+            last = expr.add(self.size(atom), -1)
+            return [s.times(-1).plus(Strand(offset=last)) for s in self.expand(base)]
         if parts is None:
             return [Strand(steps=((atom, 1),))]
         found: list[Strand] = []

@@ -59,7 +59,7 @@ class Domain(Maps):
     def try_add(self, node: Node) -> Reason | None:
         """Adds ``node``; on refusal the domain is as before."""
         mark = self.mark()
-        reason = self._looks_up_inside(node) or self._add(node) or self._reduces_parts()
+        reason = self._looks_up_inside(node) or self._add(node) or self._reduces_parts() or self._stores_backwards()
         if reason is not None:
             self.rollback(mark)
         return reason
@@ -73,6 +73,17 @@ class Domain(Maps):
                 if not all(expr.equal(s, sizes[0]) for s in sizes):
                     return Reason(
                         "AF210", f"{name} reduces over an axis that has parts of different sizes, {shape_text(sizes)}"
+                    )
+        return None
+
+    def _stores_backwards(self) -> Reason | None:
+        """Refuses a tensor that is computed from its end on and read outside: it would be stored so."""
+        for ref, dims in self.maps.items() if self.atoms.any_mirror else ():
+            if any(self.atoms.is_mirror(a) for a in self.flat(dims)):
+                outside = [c for c, _ in self.graph.consumers.get(ref, ()) if c.name not in self.nodes]
+                if outside:
+                    return Reason(
+                        "AF205", f"{ref} is computed backwards for a flip, and {outside[0].name} reads it too"
                     )
         return None
 

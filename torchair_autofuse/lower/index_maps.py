@@ -87,6 +87,8 @@ def window(atoms: Atoms, digits: Digits, total: Expr, start: Expr, step: int, si
     """
     if step == 1 or size == 1:
         return atoms.cut(digits, start, size) if total != 1 else ()
+    if step == -1 and expr.equal(size, total) and expr.equal(expr.add(start, 1), total):
+        return atoms.flip(digits)
     if step < 0 or expr.quotient(total, step) is None or not isinstance(start, int):
         return None
     pair = atoms.tail(digits, step)
