@@ -51,6 +51,7 @@ class Atoms:
     meet: Meet = _never
     _atoms: list[_Atom] = field(default_factory=list)
     undo: list[Callable[[], object]] = field(default_factory=list)
+    _mirrors: list[int] = field(default_factory=list)
     _nesting: int = 0  # alignments under way
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Atoms:
 
     @property
     def any_mirror(self) -> bool:
-        return any(a.mirror is not None for a in self._atoms)
+        return bool(self._mirrors)
 
     def is_mirror(self, atom: int) -> bool:
         return self._atoms[atom].mirror is not None
@@ -145,14 +146,16 @@ class Atoms:
 
     def _is_fixed(self, atom: int) -> bool:
         """Whether the atom is a mirror or has one, so that it cannot be refined."""
-        bases = (self.resolve(d) for a in self._atoms if a.mirror is not None for d in ((a.mirror,),))
-        return self._atoms[atom].mirror is not None or any(base == (atom,) for base in bases)
+        return any(atom in (m, *self.resolve(base)) for m in self._mirrors for base in self._mirrored(m))
 
     # ---- making -------------------------------------------------------------------------------------------------
 
     def new(self, size: Expr, cut: tuple[Digits, ...] | None = None, mirror: int | None = None) -> int:
         self._atoms.append(_Atom(size, cut=cut, mirror=mirror))
         self.undo.append(self._atoms.pop)
+        if mirror is not None:
+            self._mirrors.append(len(self._atoms) - 1)
+            self.undo.append(self._mirrors.pop)
         return len(self._atoms) - 1
 
     def axis(self, size: Expr) -> Digits:
