@@ -37,6 +37,8 @@ setTimeout(async () => {
   };
   const send = (name, at) => stage.dispatchEvent(new PointerEvent(name, { ...at, bubbles: true, pointerId: 1 }));
   try {
+    // a picture is drawn with the next frame, which a busy machine may make late
+    for (let i = 0; i < 60 && !stage.querySelector("rect, path"); i++) await later(50);
     seen.drawn = stage.querySelectorAll("rect, path").length;
     seen.rows = document.querySelectorAll(".ops > tbody > tr:not(.detail)").length;
     seen.wide = document.documentElement.scrollWidth > window.innerWidth;
