@@ -1,4 +1,4 @@
-"""ReverseV2: a tensor in memory is read backwards, whatever reads it."""
+"""ReverseV2: a tensor in memory is read backwards, whatever reads it; what the op makes is computed so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ge_build import GraphBuilder
 from plan_build import graph_of, groups, kernel_of, lower, numbers, plan_of
 
 from torchair_autofuse.loop.interpret import interpret
+from torchair_autofuse.loop.ir import Load
 from torchair_autofuse.loop.verify import verify
 from torchair_autofuse.messages import Reason
 
@@ -26,10 +27,20 @@ def test_values(over: tuple[int, ...], symbolic: bool) -> None:
     np.testing.assert_array_equal(got, np.abs(np.flip(array, over)) - array)
 
 
-def test_what_the_cluster_makes_is_not_read_backwards() -> None:
+def test_what_the_cluster_makes_is_computed_backwards() -> None:
     b = GraphBuilder()
     made = b.op("Exp", b.data((3, 4)), name="exp")
     b.output(b.op("Sin", b.op("ReverseV2", made, b.const([0]), name="y"), name="sin"))
+    kernel = kernel_of(graph := graph_of(b), "exp", "y", "sin").kernel
+    (load,) = [v for v in kernel.nests[0].values if isinstance(v, Load)]
+    assert dict(load.strides)["a0"] == -4 and load.offset == 8
+    assert groups(plan_of(graph)) == [["exp", "y", "sin"]]
+
+
+def test_what_others_read_too_is_not() -> None:
+    b = GraphBuilder()
+    made = b.op("Exp", b.data((3, 4)), name="exp")
+    b.output(b.op("Sin", b.op("ReverseV2", made, b.const([0]), name="y"), name="sin"), made)
     graph = graph_of(b)
     reason = lower(graph, "exp", "y", "sin")
     assert isinstance(reason, Reason) and reason.code == "AF205" and "backwards" in reason.text
