@@ -11,6 +11,7 @@ from dataclasses import replace
 from torchair_autofuse.ge.catalogue import is_kernel, is_view, tensor_bytes
 from torchair_autofuse.ge.graph import Graph, TensorRef
 from torchair_autofuse.generated import GeneratedOp
+from torchair_autofuse.messages import counted
 from torchair_autofuse.plan.group import Costs, Group
 from torchair_autofuse.plan.pieces import components
 from torchair_autofuse.report import Why
@@ -99,9 +100,8 @@ class _Causes:
     def _tensors(self, refs: Iterable[TensorRef]) -> str:
         """How many, and their bytes."""
         sizes = [tensor_bytes(ref, self._graph, self._costs.nodes.hints) for ref in refs]
-        count = f"{len(sizes)} tensor{'' if len(sizes) == 1 else 's'}"
         known = all(size is not None for size in sizes)
-        return f"{count} of {sum(size or 0 for size in sizes) if known else 'unknown'} bytes"
+        return f"{counted(len(sizes), 'tensor')} of {sum(size or 0 for size in sizes) if known else 'unknown'} bytes"
 
     def _names(self, refs: list[TensorRef]) -> str:
         more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""

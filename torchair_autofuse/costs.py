@@ -16,32 +16,29 @@ from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import NodeCosts
 from torchair_autofuse.plan.predict import schedule_pipes
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
-from torchair_autofuse.soc.chip import Chip
 
 
 def make_report(
     original: Graph,
     graph: Graph,
-    planned: Graph,
+    alone: NodeCosts,
     generated: Sequence[GeneratedOp],
     refusals: Sequence[Refusal],
-    hints: Mapping[str, int],
     options: Options,
-    target: Chip,
     seconds: Mapping[str, float],
 ) -> FusionReport:
     """The report of a graph. ``original``: as read. ``graph``: simplified, without nodes that nothing reads any
-    more, the ``generated`` ops not yet in place. ``planned``: simplified, with all nodes.
+    more, the ``generated`` ops not yet in place. ``alone``: costs of all nodes of the simplified graph.
 
-    Sizes of symbols are taken from ``hints``; a number that depends on a symbol without one is None.
+    Chip and sizes of symbols are those of ``alone``; a number that depends on a symbol without one is None.
     """
+    hints, target = alone.hints, alone.chip
     alive = live(original.nodes)
     before = [n for n in kernels(original) if n.name in alive]
     inside = {n.name for made in generated for n in made.lowered.nodes}
     # what is inside may read nodes that have gone: the op makes those itself
     left = [n for n in graph.nodes if n.name not in inside and is_kernel(n, graph)] if generated else before
-    alone = NodeCosts(planned, hints, target)
-    fused = [_fused_op(graph, made, hints, target, alone) for made in generated]
+    fused = [_fused_op(graph, made, alone) for made in generated]
     return FusionReport(
         graph_name=original.name,
         kernels_before=len(before),
@@ -72,7 +69,8 @@ def _us(ns: int | None) -> float | None:
     return None if ns is None else ns / 1000
 
 
-def _fused_op(graph: Graph, made: GeneratedOp, hints: Mapping[str, int], target: Chip, alone: NodeCosts) -> FusedOp:
+def _fused_op(graph: Graph, made: GeneratedOp, alone: NodeCosts) -> FusedOp:
+    hints, target = alone.hints, alone.chip
     lowered, scheduled = made.lowered, made.schedule
     loaded = {v.param for nest in lowered.kernel.nests for v in nest.values if isinstance(v, Load)}
     read = [(r, p) for r, p in zip(lowered.inputs, lowered.kernel.inputs) if p.name in loaded]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torchair_autofuse.messages import CODES
+from torchair_autofuse.messages import CODES, counted
 from torchair_autofuse.report import FusedOp, FusionReport, Refusal
 from torchair_autofuse.report.compare import TOTALS, Change, GraphDiff, OpChange, ReportsDiff, compare
 from torchair_autofuse.report.files import load
@@ -61,8 +61,7 @@ def _names(reports: list[FusionReport]) -> list[str]:
 
 def _print(console: Console, found: ReportsDiff, after: dict[str, FusionReport]) -> None:
     if found.equal:
-        count = len(found.graphs)
-        console.print(f"No difference in {count} graph{'' if count == 1 else 's'}.")
+        console.print(f"No difference in {counted(len(found.graphs), 'graph')}.")
         return
     table = Table("graph", *(_TITLES[name] for name in _SHOWN), box=None, pad_edge=False, header_style="bold")
     for graph in found.graphs:

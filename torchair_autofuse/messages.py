@@ -84,3 +84,8 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.code}: {self.text}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 op``, ``2 ops``: a number and its noun, which takes an s."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

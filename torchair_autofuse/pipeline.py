@@ -125,7 +125,7 @@ def fuse(
         replacements = [_replacement(graph, made, op, i) for i, (made, op) in enumerate(zip(generated, ops))]
         rewritten = write(model, left, replacements) if replacements and not options.run_unfused else model
     after = left if generated else original  # without a fused op nothing is rewritten
-    report = make_report(original, after, graph, generated, refusals, context.hints, options, target, clock.seconds)
+    report = make_report(original, after, costs.nodes, generated, refusals, options, clock.seconds)
     details = remember(original, graph, after, generated, ops, context.hints, target)
     fused = [
         replace(op, why=causes(group, made, costs, options.planner))

@@ -14,7 +14,7 @@ from torchair_autofuse.plan.alias import Writes
 from torchair_autofuse.plan.contraction import Block, Contraction, of_groups
 from torchair_autofuse.plan.group import Fits, Group, without
 from torchair_autofuse.plan.memory import above, allowed, at_peaks, peak_bytes, peak_text
-from torchair_autofuse.plan.pieces import components, trim, worthwhile
+from torchair_autofuse.plan.pieces import separated, worthwhile
 
 _TRIED = 8  # ops that are tried to go, those with most bytes at the peak
 
@@ -93,5 +93,4 @@ def _halves(graph: Graph, group: Group) -> list[Group]:
     if group.copies or group.unstored:
         return []
     middle = len(group.nodes) // 2
-    halves = (group.nodes[:middle], group.nodes[middle:])
-    return [Group(tuple(p)) for half in halves for p in components(graph, trim(graph, half))]
+    return [Group(tuple(p)) for p in separated(graph, (group.nodes[:middle], group.nodes[middle:]))]

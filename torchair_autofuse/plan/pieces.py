@@ -30,7 +30,7 @@ def pieces(
     """
     made: list[list[Node]] = []
     cuts: list[Cut] = []
-    waiting = components(graph, trim(graph, sorted(nodes, key=lambda n: graph.position[n.name])), links)
+    waiting = separated(graph, [sorted(nodes, key=lambda n: graph.position[n.name])], links)
     while waiting:
         part = waiting.pop(0)
         if not worthwhile(graph, part):
@@ -40,7 +40,7 @@ def pieces(
             made.append(part)
             continue
         size = max(_largest_prefix(graph, part, fits, links), 1)
-        halves = [p for half in (part[:size], part[size:]) for p in components(graph, trim(graph, half), links)]
+        halves = separated(graph, (part[:size], part[size:]), links)
         spoilers = [] if reason.code in _TOO_LARGE else _spoilers(graph, part, fits, links)
         ends = edges_between((part[:size], part[size:]))
         cut: list[Cut] = [(*pair, reason) for pair in ends] or [(part[0], None, reason)]
@@ -58,6 +58,20 @@ def pieces(
             made += found
             cuts += [*cut, *(c for _, of in smaller for c in of)]
     return made, cuts
+
+
+def separated(
+    graph: Graph, sets: Sequence[Sequence[Node]], links: frozenset[TensorRef] = frozenset()
+) -> list[list[Node]]:
+    """The connected parts of each set of nodes, without reshapes at the rim."""
+    return [part for nodes in sets for part in components(graph, trim(graph, nodes), links)]
+
+
+def results_outside(graph: Graph, nodes: Sequence[Node]) -> list[TensorRef]:
+    """What the nodes make that others read."""
+    inside = {n.name for n in nodes}
+    made = (ref for n in nodes for ref in n.outputs)
+    return [ref for ref in made if any(c.name not in inside for c, _ in graph.consumers.get(ref, ()))]
 
 
 def edges_between(parts: Sequence[Sequence[Node]]) -> list[tuple[Node, Node]]:
@@ -105,8 +119,8 @@ def _without(
 ) -> list[list[Node]]:
     """The parts of a cluster without some of its nodes that save a kernel."""
     gone = {n.name for n in dropped}
-    rest = trim(graph, [n for n in nodes if n.name not in gone])
-    return [part for part in components(graph, rest, links) if worthwhile(graph, part)]
+    rest = [n for n in nodes if n.name not in gone]
+    return [part for part in separated(graph, [rest], links) if worthwhile(graph, part)]
 
 
 def _saved(graph: Graph, parts: Sequence[Sequence[Node]]) -> int:
@@ -119,7 +133,7 @@ def _largest_prefix(graph: Graph, nodes: Sequence[Node], fits: NodesFit, links: 
     low, high = 0, len(nodes)
     while high - low > 1:
         middle = (low + high) // 2
-        parts = components(graph, trim(graph, nodes[:middle]), links)
+        parts = separated(graph, [nodes[:middle]], links)
         if any(worthwhile(graph, part) and fits(part) is not None for part in parts):
             high = middle
         else:

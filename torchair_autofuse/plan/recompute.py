@@ -20,7 +20,7 @@ from torchair_autofuse.loop.ir import Pointwise, Reduce
 from torchair_autofuse.lower.outputs import is_free_view
 from torchair_autofuse.lower.registry import RULES, Permute, Windows
 from torchair_autofuse.lower.uniform import GENERATORS, op_view, uniform_value
-from torchair_autofuse.messages import Reason
+from torchair_autofuse.messages import Reason, counted
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cost import PROFIT_NS
 from torchair_autofuse.plan.group import Costs, Fits, Group
@@ -101,12 +101,13 @@ class _Recomputation:
 
     def copy(self, node: Node, use: _Use) -> Reason | None:
         """Copies the node into its readers if that pays, fits and the user allows it; or says why it is stored."""
+        text = f"{node.name} has {counted(len(use.readers), 'reader')}"
         free = node.type in GENERATORS or self._reads_memory(node)
         limit = self._options.recomputation_threshold
         if not self._may_pay(node, use):
             return None
         if limit is not None and len(use.readers) > limit and not free:
-            return Reason("AF220", f"{_readers(node, use)}, --recomputation_threshold is {limit}")
+            return Reason("AF220", f"{text}, --recomputation_threshold is {limit}")
         home = self._owner.get(node.name)
         grown = {}
         for i in use.groups:
@@ -133,7 +134,7 @@ class _Recomputation:
                     f"instead of {before + one} (predicted)",
                 )
         elif limit is None and len(use.readers) > 1 and not free:
-            return Reason("AF220", f"{_readers(node, use)}, and its size is unknown")
+            return Reason("AF220", f"{text}, and its size is unknown")
         for i, group in grown.items():
             self.made[i] = group
         return None
@@ -199,10 +200,6 @@ class _Recomputation:
             return True
         values, _ = emit_alone(self._graph, node)
         return not any(isinstance(v, Reduce) or (isinstance(v, Pointwise) and v.op in HEAVY) for v in values)
-
-
-def _readers(node: Node, use: _Use) -> str:
-    return f"{node.name} has {len(use.readers)} reader{'' if len(use.readers) == 1 else 's'}"
 
 
 def _with(graph: Graph, group: Group, copies: Sequence[Node]) -> Group:

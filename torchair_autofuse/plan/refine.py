@@ -16,7 +16,7 @@ from torchair_autofuse.lower import RULES
 from torchair_autofuse.messages import Reason
 from torchair_autofuse.plan.cost import PROFIT_NS, Work, predicted_ns
 from torchair_autofuse.plan.group import Costs, Group, Predicted
-from torchair_autofuse.plan.pieces import Cut, components, edges_between, trim, worthwhile
+from torchair_autofuse.plan.pieces import Cut, edges_between, results_outside, separated, worthwhile
 
 PROFIT_SHARE = 20
 """A split saves at least this part (1/20) of the time, and PROFIT_NS."""
@@ -70,11 +70,9 @@ class Refiner:
         works = [w for w in map(costs.work, nodes) if w is not None]
         inside = {n.name for n in nodes}
         read = {r for n in nodes for r in n.inputs if r is not None and r.node not in inside}
-        made = [r for n in nodes for r in n.outputs]
-        written = [r for r in made if any(c.name not in inside for c, _ in self._graph.consumers.get(r, ()))]
         least = Work(
             sum(costs.loaded(r) or 0 for r in read),
-            sum(costs.size(r) or 0 for r in written),
+            sum(costs.size(r) or 0 for r in results_outside(self._graph, nodes)),
             sum(w.cycles for w in works),
             sum(w.heads for w in works),
             max((w.elements for w in works), default=0),
@@ -127,8 +125,7 @@ class Refiner:
 
     def _parts(self, *sets: Sequence[Node]) -> _Parts:
         """The connected parts of each set that hold a kernel, without reshapes at the rim."""
-        found = [p for of in sets for p in components(self._graph, trim(self._graph, of))]
-        found = [p for p in found if any(is_kernel(n, self._graph) for n in p)]
+        found = [p for p in separated(self._graph, sets) if any(is_kernel(n, self._graph) for n in p)]
         return tuple(tuple(p) for p in sorted(found, key=lambda p: self._graph.position[p[0].name]))
 
     def _ns(self, parts: _Parts, limit: int) -> int | None:

@@ -21,7 +21,7 @@ from torchair_autofuse.messages import Reason
 from torchair_autofuse.options import Options
 from torchair_autofuse.plan.cluster import Cluster, Clusters
 from torchair_autofuse.plan.limits import Pair
-from torchair_autofuse.plan.pieces import NodesFit, trim
+from torchair_autofuse.plan.pieces import NodesFit, results_outside, trim
 
 NEAR = 32
 """Nodes between two siblings beyond which large results are not made earlier: they would only occupy memory."""
@@ -182,13 +182,7 @@ def _too_late(graph: Graph, a: Cluster, b: Cluster, ref: TensorRef, hints: Mappi
     gap = min(graph.position[n.name] for n in last.nodes) - max(graph.position[n.name] for n in first.nodes)
     if gap <= NEAR:
         return None
-    inside = {n.name for n in last.nodes}
-    stored = [
-        tensor_bytes(r, graph, hints)
-        for n in last.nodes
-        for r in n.outputs
-        if any(c.name not in inside for c, _ in graph.consumers.get(r, ()))
-    ]
+    stored = [tensor_bytes(r, graph, hints) for r in results_outside(graph, last.nodes)]
     size = tensor_bytes(ref, graph, hints)
     if size is None or any(s is None for s in stored):
         return Reason("AF224", f"{gap} nodes apart, more than {NEAR}, to read {ref} of unknown size once")

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchair_autofuse.messages import CODES, RULES
+from torchair_autofuse.messages import CODES, RULES, counted
 
 if TYPE_CHECKING:
     from torchair_autofuse.report.report import FusedOp, FusionReport, Refusal
@@ -54,7 +54,7 @@ def render(report: FusionReport) -> str:
         _line(console, line)
     if report.fused:
         console.print()
-        _line(console, f"Fused: {_count(len(report.fused), 'op')} (times are {PREDICTED})")
+        _line(console, f"Fused: {counted(len(report.fused), 'op')} (times are {PREDICTED})")
         console.print(_fused_table(report.fused))
     if any(op.why for op in report.fused):
         console.print()
@@ -68,7 +68,7 @@ def render(report: FusionReport) -> str:
                 _line(console, f"{RULES[why.rule]}: {why.text}", 4)
     if report.refused:
         console.print()
-        _line(console, f"Not fused: {_count(len(report.refused), 'refusal')} (each code has a page in docs/codes/)")
+        _line(console, f"Not fused: {counted(len(report.refused), 'refusal')} (each code has a page in docs/codes/)")
         for code, group in _by_code(report.refused):
             _line(console, f"{code} {CODES[code]}: {len(group)}", 2)
             for refusal in group:
@@ -136,7 +136,7 @@ def _from(alone: str | None, fused: str) -> str:
 
 def _kernels(op: FusedOp) -> str:
     """How many kernels became one, and what its time goes into."""
-    parts = [] if op.kernels_alone is None else [f"{_count(op.kernels_alone, 'kernel')} -> 1"]
+    parts = [] if op.kernels_alone is None else [f"{counted(op.kernels_alone, 'kernel')} -> 1"]
     if op.limit:
         parts.append(f"limit {op.limit} ({human_us(op.pipes_us.get(op.limit))} of {human_us(op.predicted_us)})")
     return ", ".join(parts)
@@ -156,10 +156,6 @@ def _by_code(refused: Iterable[Refusal]) -> list[tuple[str, list[Refusal]]]:
 
 def _line(console: Console, text: str, indent: int = 0) -> None:
     console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, indent)))
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _change(before: float | None, after: float | None) -> str:

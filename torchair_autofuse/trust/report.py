@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchair_autofuse.messages import counted
 from torchair_autofuse.report import FusedOp
 from torchair_autofuse.trust.check import OpCheck
 from torchair_autofuse.trust.measure import TOLERANCES, Errors, OutputCheck, class_names
@@ -108,9 +109,9 @@ _ROWS = 24  # outputs that are printed; wrong ones always are
 
 def _render(report: VerifyReport) -> list[str]:
     graphs, calls = len(report.graphs), sum(g.calls for g in report.graphs)
-    counts = f"{_count(graphs, 'graph')}, {_count(calls, 'call')}, {_count(len(report.outputs), 'output')}"
+    counts = f"{counted(graphs, 'graph')}, {counted(calls, 'call')}, {counted(len(report.outputs), 'output')}"
     state = "ok" if report.ok else "DIFFERENT" if graphs and not _failures(report) else "FAILED"
-    lines = [f"Verification: {state} ({counts}, {_count(len(report.ops), 'fused op')}; {report.where})"]
+    lines = [f"Verification: {state} ({counts}, {counted(len(report.ops), 'fused op')}; {report.where})"]
     if not graphs:
         lines.append("No GE graph was compiled and run with fusion on: nothing was compared.")
     lines += _failures(report)
@@ -214,10 +215,6 @@ def _wrapped(texts: Sequence[str]) -> list[str]:
 
 def _number(value: float) -> str:
     return f"{value:.3g}"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torchair_autofuse.messages import counted
+
 
 @dataclass(frozen=True)
 class MadeOp:
@@ -59,7 +61,7 @@ class BisectResult:
             return f"It is flaky: {self.why} ({tries}). What is found by bisecting would mean nothing."
         assert self.op is not None
         lines = [
-            f"Found in {tries}: with {self.fuel} fused op{'' if self.fuel == 1 else 's'} it is wrong, "
+            f"Found in {tries}: with {counted(self.fuel or 0, 'fused op')} it is wrong, "
             f"with {(self.fuel or 1) - 1} it is right.",
             f"op: {self.op.op_type}",
             f"graph: {self.op.graph}",
@@ -88,7 +90,7 @@ def search(attempt: Try, repeats: int = 2) -> BisectResult:
             tried.append(made)
             if before is not None and before.good != made.good:
                 bad = made if before.good else before
-                allowed = "all fused ops" if fuel is None else f"{fuel} fused op{'' if fuel == 1 else 's'}"
+                allowed = "all fused ops" if fuel is None else counted(fuel, "fused op")
                 why = f"with {allowed} it was right once and wrong once ({bad.why})"
                 return BisectResult("flaky", tuple(tried), why=why)
             first = first or made
